@@ -1,0 +1,185 @@
+"""Spec groups a user brings: model, data, reward, evaluation."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field
+
+from rljob_core.api.base import Document
+
+
+class ModelInit(Document):
+    """Random initialisation from a config."""
+
+    config: dict[str, Any]
+    """A Hugging Face config as in config.json; `model_type` chooses the family (`qwen3_moe`)."""
+    seed: int = 0
+    """Seed of the initial weights. Default 0."""
+
+
+class Tokenizer(Document):
+    """Which tokenizer turns text into token ids. Default: the one in `model.path`."""
+
+    characters: str | None = None
+    """One token a character, in this order, after the special tokens `<pad>` (0) and `<eos>` (1)."""
+    path: str | None = None
+    """Hugging Face tokenizer directory."""
+
+
+class Dtype(StrEnum):
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+class Model(Document):
+    """The policy: exactly one of `path` and `init`."""
+
+    path: str | None = None
+    """Hugging Face directory (config.json, safetensors) as the worker pods see it."""
+    init: ModelInit | None = None
+    """Start from random weights."""
+    tokenizer: Tokenizer | None = None
+    """Required with `init`."""
+    dtype: Dtype = Dtype.FLOAT32
+    """Compute type. Default float32."""
+
+
+class Task(StrEnum):
+    """Built-in prompt generators."""
+
+    REVERSE_DIGITS = "reverse-digits"
+    COPY_DIGITS = "copy-digits"
+    SORT_DIGITS = "sort-digits"
+    ADD_MODULO = "add-modulo"
+
+
+class Generator(Document):
+    """Prompts made on the fly, endless, a function of seed and index."""
+
+    task: Task
+    """What to make: `reverse-digits` gives prompt `1234=` with answer `4321`."""
+    digits: int = 4
+    """Digits of a prompt. Default 4."""
+    seed: int = 0
+    """Seed of the prompts. Default 0; evaluation with the same seed still draws from a disjoint set."""
+
+
+class JsonLines(Document):
+    """A JSON lines file readable by the coordinator pod: one object a line."""
+
+    path: str
+    """File path inside the coordinator pod (embedded: relative to the RLJob file)."""
+    prompt_field: str = "prompt"
+    """Key of the prompt text. Default `prompt`."""
+    answer_field: str = "answer"
+    """Key of the reference answer, handed to the reward. Default `answer`."""
+
+
+class ConfigMapFile(Document):
+    """A JSON lines document in a ConfigMap of the job's namespace."""
+
+    name: str
+    """ConfigMap name."""
+    key: str = "data.jsonl"
+    """Key in the ConfigMap. Default `data.jsonl`."""
+    prompt_field: str = "prompt"
+    """Key of the prompt text. Default `prompt`."""
+    answer_field: str = "answer"
+    """Key of the reference answer. Default `answer`."""
+
+
+class VolumeFile(Document):
+    """A JSON lines file on a PersistentVolumeClaim of the job's namespace."""
+
+    name: str
+    """PersistentVolumeClaim name."""
+    path: str
+    """Path of the file inside the volume."""
+    prompt_field: str = "prompt"
+    """Key of the prompt text. Default `prompt`."""
+    answer_field: str = "answer"
+    """Key of the reference answer. Default `answer`."""
+
+
+class DataSource(Document):
+    """Exactly one of the four sources."""
+
+    generator: Generator | None = None
+    """Built-in generator."""
+    json_lines: JsonLines | None = None
+    """File in the coordinator's image or mounted volumes."""
+    config_map: ConfigMapFile | None = None
+    """ConfigMap (small sets, up to 1 MiB)."""
+    persistent_volume_claim: VolumeFile | None = None
+    """File on a PVC."""
+
+
+class LongPrompt(StrEnum):
+    FAIL = "Fail"
+    DROP = "Drop"
+
+
+class Data(DataSource):
+    """Training prompts."""
+
+    max_prompt_tokens: int = 64
+    """Longest prompt in tokens. Default 64."""
+    long_prompt: LongPrompt = LongPrompt.FAIL
+    """What a prompt above the limit does: `Fail` the job, or be dropped and counted. Default Fail."""
+    shuffle: bool = True
+    """Shuffle each epoch by `algorithm.seed` (files only). Default true."""
+
+
+class ExactMatch(Document):
+    """1 when the response equals the answer after stripping blanks, else 0."""
+
+
+class PerPosition(Document):
+    """Share of answer positions that are right; dense, so that a random model can learn."""
+
+    exact_bonus: float = 0.0
+    """Added when the whole answer is right. Default 0."""
+
+
+class RewardFunction(Document):
+    """`module:function` from the worker image: f(prompt: str, response: str, answer: str, fields: dict) -> float."""
+
+    entry_point: str
+    """`package.module:function`."""
+    timeout_seconds: float = 30.0
+    """Deadline of one call; a sample over it gets reward 0 and is counted. Default 30."""
+
+
+class Reward(Document):
+    """Exactly one of the three ways, and how many workers."""
+
+    exact_match: ExactMatch | None = None
+    """Exact match."""
+    per_position: PerPosition | None = None
+    """Per-position credit."""
+    function: RewardFunction | None = None
+    """The user's own function."""
+    replicas: int = 1
+    """Reward pods. Default 1."""
+    template: dict[str, Any] = Field(default_factory=dict)
+    """Pod template, merged by key over the generated one: `metadata` (labels, annotations), `spec` (PodSpec)."""
+
+
+class Decoding(StrEnum):
+    GREEDY = "Greedy"
+    SAMPLED = "Sampled"
+
+
+class Evaluation(DataSource):
+    """Held-out prompts; always run once more at the end."""
+
+    prompts: int = 64
+    """Prompts an evaluation takes from its source. Default 64."""
+    every_steps: int = 10
+    """Steps between evaluations. Default 10."""
+    decoding: Decoding = Decoding.GREEDY
+    """Greedy or sampled. Default Greedy."""
+    target_exact_match: float | None = None
+    """Stop as Succeeded when exact match reaches this. Absent: run all steps."""

@@ -1,0 +1,1 @@
+"""DistQueue metadata: tables of samples with readiness, leases and at-most-once commit. Pure."""

@@ -1,0 +1,1 @@
+"""Job lifecycle: (spec, observed, memory, now) in, plan out."""

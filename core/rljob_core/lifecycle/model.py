@@ -1,0 +1,141 @@
+"""What decisions see and what they say: Observed, Memory, Plan. Frozen values that print well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pydantic import Field
+
+from rljob_core.api.base import Document
+from rljob_core.api.directive import Directive
+from rljob_core.api.report import Report, TerminationMessage
+from rljob_core.api.status import FirstCause, RLJobStatus
+from rljob_core.names import Role
+
+
+class WorkloadPhase(StrEnum):
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservedWorkload:
+    """One child pod or local process, as the substrate sees it."""
+
+    name: str
+    role: Role
+    index: int
+    attempt: int
+    uid: str
+    phase: WorkloadPhase
+    ready: bool = False
+    deleting: bool = False
+    node: str = ""
+    exit_code: int | None = None
+    reason: str = ""
+    """Container or pod reason (`OOMKilled`, `Evicted`, `Unschedulable`)."""
+    message: str = ""
+    disrupted: bool = False
+    """Ended by eviction, preemption or node loss: not the worker's fault."""
+    last_words: TerminationMessage | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyError:
+    """One action of the last plan that the API (or the machine) refused."""
+
+    action: str
+    name: str
+    reason: str
+    """A `Reason` value: QuotaExceeded, InvalidTemplate, NameTaken, CreateFailed."""
+    message: str
+    field: str = ""
+    """RLJob path of the offending template field, where known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """Everything outside the spec that a decision may depend on."""
+
+    workloads: tuple[ObservedWorkload, ...] = ()
+    report: Report | None = None
+    report_error: str = ""
+    errors: tuple[ApplyError, ...] = ()
+    status: RLJobStatus = RLJobStatus()
+    drain_requested: bool = False
+    """The embedded command was interrupted."""
+    durable_checkpoints: bool = False
+    """The checkpoint directory outlives the pods (embedded: always)."""
+    invalid_input: str = ""
+    """What reading model or data beforehand showed; empty when fine or unread."""
+    created_at: float = 0.0
+    """Unix seconds of the RLJob's creation."""
+
+
+class GangMember(Document):
+    """A workload this attempt created (uids tell a replaced pod from ours)."""
+
+    name: str
+    uid: str = ""
+
+
+class Memory(Document):
+    """What decisions must remember; the only state of the operator, written before a plan is acted on."""
+
+    model_config = Document.model_config | {"extra": "ignore"}
+    format_major: int = 1
+    attempt: int = 0
+    counted_restarts: int = 0
+    uncounted_restarts: int = 0
+    replacements: dict[str, int] = Field(default_factory=dict)
+    """`role/index` -> replacements inside this attempt (names of later pods carry the sum)."""
+    restart_not_before: float = 0.0
+    """Back-off: unix seconds before which the next attempt is not started."""
+    highest_version: int = -1
+    """Highest policy version ever reported."""
+    directive_revision: int = 0
+    last_directive: Directive | None = None
+    first_cause: FirstCause | None = None
+    start_time: float | None = None
+    completion_time: float | None = None
+    final_report: Report | None = None
+    gang: list[GangMember] = Field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """One pod or process that shall exist."""
+
+    name: str
+    role: Role
+    index: int
+    attempt: int
+    devices: int = 0
+    """Device processes inside it; 0 for roles without a device."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """To be posted after the status write succeeded, never repeated."""
+
+    type: str
+    """Normal or Warning."""
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to do now. `create` holds only what does not exist yet; `delete` names what shall go."""
+
+    create: tuple[Workload, ...] = ()
+    delete: tuple[str, ...] = ()
+    directive: Directive | None = None
+    status: RLJobStatus = RLJobStatus()
+    events: tuple[Event, ...] = ()
+    memory: Memory = field(default_factory=Memory)
+    requeue_after: float | None = None
+    """Seconds after which to decide again even if nothing happens; None: wait for an event."""

@@ -1,0 +1,1 @@
+"""The control plane: observe, decide (rljob_core), apply. No torch, no Mooncake."""

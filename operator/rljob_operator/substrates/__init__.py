@@ -1,0 +1,1 @@
+"""Where workloads run: pods, or local processes."""

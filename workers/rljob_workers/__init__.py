@@ -1,0 +1,1 @@
+"""The data plane: coordinator, trainer, rollout, reward and store processes."""
