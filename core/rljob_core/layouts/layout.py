@@ -66,9 +66,7 @@ class Layout:
     def __post_init__(self) -> None:
         for field in ("dp", "tp", "pp", "ep"):
             if getattr(self, field) < 1:
-                raise InvalidInputError(
-                    f"layout.{field}", getattr(self, field), "is below 1", "use 1 or more"
-                )
+                raise InvalidInputError(f"layout.{field}", getattr(self, field), "is below 1", "use 1 or more")
         if (self.dp * self.tp) % self.ep:
             raise InvalidInputError(
                 "layout.ep", self.ep, f"does not divide dp x tp = {self.dp * self.tp}", "use a divisor of it"
@@ -90,9 +88,7 @@ class Layout:
         first = rank - self.ep_rank(rank)
         return tuple(range(first, first + self.ep))
 
-    def experts(
-        self, rank: int, layer: int, num_experts: int, expert_map: ExpertMap | None = None
-    ) -> tuple[int, ...]:
+    def experts(self, rank: int, layer: int, num_experts: int, expert_map: ExpertMap | None = None) -> tuple[int, ...]:
         """Expert ids the rank holds in a MoE layer, in slot order; contiguous without a map."""
         if expert_map is not None:
             return tuple(expert_map[layer][self.ep_rank(rank)])

@@ -64,7 +64,7 @@ class Observed:
     report: Report | None = None
     report_error: str = ""
     errors: tuple[ApplyError, ...] = ()
-    status: RLJobStatus = RLJobStatus()
+    status: RLJobStatus = field(default_factory=RLJobStatus)
     drain_requested: bool = False
     """The embedded command was interrupted."""
     durable_checkpoints: bool = False
@@ -134,7 +134,7 @@ class Plan:
     create: tuple[Workload, ...] = ()
     delete: tuple[str, ...] = ()
     directive: Directive | None = None
-    status: RLJobStatus = RLJobStatus()
+    status: RLJobStatus = field(default_factory=RLJobStatus)
     events: tuple[Event, ...] = ()
     memory: Memory = field(default_factory=Memory)
     requeue_after: float | None = None
