@@ -1,0 +1,1 @@
+"""Trainer ranks: advantages, losses, the training step, publication and checkpoints."""
