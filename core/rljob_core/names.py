@@ -71,6 +71,8 @@ MOUNT_JOB = "/var/run/rljob/job"
 MOUNT_TOKEN = "/var/run/rljob/token"
 MOUNT_CHECKPOINT = "/var/lib/rljob/checkpoint"
 MOUNT_RUN = "/var/lib/rljob/run"
+MOUNT_DATA = "/var/lib/rljob/data"  # spec.data.configMap or persistentVolumeClaim, coordinator pod
+MOUNT_EVALUATION = "/var/lib/rljob/evaluation"  # the same for spec.evaluation
 WORKER_CONTAINER = "worker"
 
 NAME_LIMIT = 63
@@ -80,7 +82,10 @@ JOB_NAME_LIMIT = NAME_LIMIT - len(LONGEST_SUFFIX)
 
 
 def pod_name(job: str, role: Role, index: int, attempt: int) -> str:
-    """Deterministic: `<job>-<role>-<index>`, and `-r<attempt>` from the first replacement on."""
+    """Deterministic: `<job>-<role>-<index>`, and `-r<attempt>` from the first replacement on.
+
+    attempt: gang restarts plus single replacements of this slot; never repeats for one role and index.
+    """
     return f"{job}-{role}-{index}" + (f"-r{attempt}" if attempt else "")
 
 
