@@ -1,0 +1,3 @@
+module rljob.dev/e2e/pause
+
+go 1.21
