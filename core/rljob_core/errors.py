@@ -53,3 +53,11 @@ class WeightMismatchError(RLJobError):
 
 class QueueError(RLJobError):
     """A queue operation that breaks the table's rules (unknown row, foreign lease, double commit)."""
+
+
+class CoordinatorGoneError(RLJobError):
+    """The coordinator did not answer, or not again, within the bounded time, or another one took its place."""
+
+
+class RefusedError(RLJobError):
+    """The coordinator refused a connection or a request (token, protocol, a request that makes no sense)."""

@@ -50,8 +50,11 @@ class Register(Message):
 
 class Registered(Message):
     worker_id: int
-    heartbeat_s: float = 2.0
+    heartbeat_s: float = 3.0
+    """A worker whose last three heartbeats are missing is lost, and its leases return."""
     attempt: int = 0
+    instance: str = ""
+    """Incarnation of the coordinator: a link that meets another one ends."""
 
 
 class Heartbeat(Message):
@@ -218,10 +221,14 @@ class TrainCommand(StrEnum):
 
 
 class TrainWork(Message):
-    """TRAIN: this rank's samples, ordered by (prompt, sample), whole groups, equal counts of groups a minibatch."""
+    """TRAIN: this rank's samples, ordered by (prompt, sample), whole groups, equal counts of groups a minibatch.
+
+    All ranks get the same commands in the same order.
+    """
 
     command: TrainCommand
     step: int = 0
+    """TRAIN: number of this step, 1 for the first. CHECKPOINT: steps done, the `<n>` of `step-<n>`."""
     version: int = 0
     """TRAIN: version to publish after the step. PUBLISH: version to publish now."""
     rows: list[int] = Field(default_factory=list)
@@ -245,7 +252,11 @@ class TrainWork(Message):
 
 
 class StepDone(Message):
-    """One rank finished `step`. Metrics count from rank 0 (already reduced over ranks). Reply: Ack."""
+    """One rank finished `step`. Metrics count from rank 0 (already reduced over ranks). Reply: Ack.
+
+    Metrics are named as in Report: loss, grad_norm, clip_fraction, kl, importance_ratio_mean, and logprob_gap (mean
+    absolute difference over the step's samples of lag 0; absent when there are none). Others go to metrics.jsonl.
+    """
 
     step: int
     version: int
