@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import ClassVar
 
-from rljob_core.api.base import Document
+from rljob_core.api.base import Document, Rule
+from rljob_core.api.rules import MAX_SEED, MAX_STEPS, between, ratio
 
 
 class AlgorithmName(StrEnum):
@@ -33,6 +35,15 @@ class LossReduction(StrEnum):
 class Optimizer(Document):
     """AdamW."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (
+        ratio("learningRate", 0, 1, low_open=True),
+        between("warmupSteps", 0, MAX_STEPS),
+        ratio("weightDecay", 0, 1),
+        ratio("beta1", 0, 1, high_open=True),
+        ratio("beta2", 0, 1, high_open=True),
+        ratio("gradientClip", 0, 1e6, low_open=True),
+    )
+
     learning_rate: float = 1e-3
     """Peak learning rate. Default 1e-3 (small models from random weights; 1e-6 is usual for pretrained ones)."""
     warmup_steps: int = 5
@@ -49,6 +60,17 @@ class Optimizer(Document):
 
 class Algorithm(Document):
     """GRPO with its published options."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        between("steps", 1, MAX_STEPS),
+        between("promptsPerStep", 1, 65536),
+        between("groupSize", 2, 1024, why="but an advantage compares the samples of one prompt"),
+        between("minibatches", 1, 1024),
+        ratio("clipLow", 0, 1, low_open=True, high_open=True),
+        ratio("clipHigh", 0, 10, low_open=True),
+        ratio("klCoefficient", 0, 10),
+        between("seed", 0, MAX_SEED),
+    )
 
     name: AlgorithmName = AlgorithmName.GRPO
     """The algorithm. Default GRPO."""
@@ -82,6 +104,15 @@ class Algorithm(Document):
 
 class StaleSync(Document):
     """Bounded staleness. Lag of a sample: trainer version at consumption minus version of its oldest token."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        between("maxVersionLag", 0, 64),
+        Rule(
+            rule="self.readyShare == 1.0",
+            message="'readyShare is %s: only 1 works, other values not yet'.format([self.readyShare])",
+            field=".readyShare",
+        ),
+    )
 
     max_version_lag: int = 1
     """Largest lag in policy versions, per sample. 0 is fully synchronous. Default 1."""

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+Name = Annotated[str, Field(max_length=253)]
+"""Name of an object, a key or a field. Every string, list and map of a spec is bounded: CEL cost depends on it."""
+Text = Annotated[str, Field(max_length=1024)]
+"""Path, address, image or entry point."""
+FreeForm = Annotated[dict[str, Any], Field(max_length=256)]
+"""A map whose keys the CRD does not know; kept as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from rljob_core.api.base import Document
+from rljob_core.api.base import Document, FreeForm, Name, Rule, Text
+from rljob_core.api.rules import (
+    DNS_SUBDOMAIN,
+    IDENTIFIER,
+    MAX_PODS,
+    MAX_SEED,
+    MAX_STEPS,
+    between,
+    exactly_one,
+    filled,
+    only_yet,
+    ratio,
+    shaped,
+    without_parent_parts,
+)
+
+_COLUMNS = (
+    filled("promptField", "write the key of the prompt in each line"),
+    filled("answerField", "write the key of the answer in each line"),
+)
 
 
 class ModelInit(Document):
     """Random initialisation from a config."""
 
-    config: dict[str, Any]
+    rules: ClassVar[tuple[Rule, ...]] = (between("seed", 0, MAX_SEED),)
+
+    config: FreeForm
     """A Hugging Face config as in config.json; `model_type` chooses the family (`qwen3_moe`)."""
     seed: int = 0
     """Seed of the initial weights. Default 0."""
@@ -22,9 +43,19 @@ class ModelInit(Document):
 class Tokenizer(Document):
     """Which tokenizer turns text into token ids. Default: the one in `model.path`."""
 
-    characters: str | None = None
+    rules: ClassVar[tuple[Rule, ...]] = (
+        exactly_one("characters", "path"),
+        filled("path", "write the path of a directory", optional=True),
+        Rule(
+            rule="!has(self.characters) || self.characters != ''",
+            message="characters is empty: write every character that prompts and answers use",
+            field=".characters",
+        ),
+    )
+
+    characters: Annotated[str, Field(max_length=65536)] | None = None
     """One token a character, in this order, after the special tokens `<pad>` (0) and `<eos>` (1)."""
-    path: str | None = None
+    path: Text | None = None
     """Hugging Face tokenizer directory."""
 
 
@@ -36,7 +67,18 @@ class Dtype(StrEnum):
 class Model(Document):
     """The policy: exactly one of `path` and `init`."""
 
-    path: str | None = None
+    rules: ClassVar[tuple[Rule, ...]] = (
+        exactly_one("path", "init"),
+        filled("path", "write the path of a directory", optional=True),
+        Rule(
+            rule="!has(self.init) || has(self.tokenizer)",
+            message="init has no tokenizer of its own: set tokenizer.characters or tokenizer.path",
+            field=".tokenizer",
+        ),
+        only_yet("dtype", Dtype.FLOAT32),
+    )
+
+    path: Text | None = None
     """Hugging Face directory (config.json, safetensors) as the worker pods see it."""
     init: ModelInit | None = None
     """Start from random weights."""
@@ -58,6 +100,8 @@ class Task(StrEnum):
 class Generator(Document):
     """Prompts made on the fly, endless, a function of seed and index."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (between("digits", 1, 64), between("seed", 0, MAX_SEED))
+
     task: Task
     """What to make: `reverse-digits` gives prompt `1234=` with answer `4321`."""
     digits: int = 4
@@ -69,42 +113,59 @@ class Generator(Document):
 class JsonLines(Document):
     """A JSON lines file readable by the coordinator pod: one object a line."""
 
-    path: str
+    rules: ClassVar[tuple[Rule, ...]] = (filled("path", "write the path of a JSON lines file"), *_COLUMNS)
+
+    path: Text
     """File path inside the coordinator pod (embedded: relative to the RLJob file)."""
-    prompt_field: str = "prompt"
+    prompt_field: Name = "prompt"
     """Key of the prompt text. Default `prompt`."""
-    answer_field: str = "answer"
+    answer_field: Name = "answer"
     """Key of the reference answer, handed to the reward. Default `answer`."""
 
 
 class ConfigMapFile(Document):
     """A JSON lines document in a ConfigMap of the job's namespace."""
 
-    name: str
+    rules: ClassVar[tuple[Rule, ...]] = (
+        shaped("name", DNS_SUBDOMAIN, "write the name of a ConfigMap"),
+        shaped("key", "[-._A-Za-z0-9]+", "write a key of the ConfigMap: letters, digits, -, _ and ."),
+        *_COLUMNS,
+    )
+
+    name: Name
     """ConfigMap name."""
-    key: str = "data.jsonl"
+    key: Name = "data.jsonl"
     """Key in the ConfigMap. Default `data.jsonl`."""
-    prompt_field: str = "prompt"
+    prompt_field: Name = "prompt"
     """Key of the prompt text. Default `prompt`."""
-    answer_field: str = "answer"
+    answer_field: Name = "answer"
     """Key of the reference answer. Default `answer`."""
 
 
 class VolumeFile(Document):
     """A JSON lines file on a PersistentVolumeClaim of the job's namespace."""
 
-    name: str
+    rules: ClassVar[tuple[Rule, ...]] = (
+        shaped("name", DNS_SUBDOMAIN, "write the name of a claim"),
+        filled("path", "write the path of a file inside the volume"),
+        without_parent_parts("path"),
+        *_COLUMNS,
+    )
+
+    name: Name
     """PersistentVolumeClaim name."""
-    path: str
+    path: Text
     """Path of the file inside the volume."""
-    prompt_field: str = "prompt"
+    prompt_field: Name = "prompt"
     """Key of the prompt text. Default `prompt`."""
-    answer_field: str = "answer"
+    answer_field: Name = "answer"
     """Key of the reference answer. Default `answer`."""
 
 
 class DataSource(Document):
     """Exactly one of the four sources."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (exactly_one("generator", "jsonLines", "configMap", "persistentVolumeClaim"),)
 
     generator: Generator | None = None
     """Built-in generator."""
@@ -124,6 +185,8 @@ class LongPrompt(StrEnum):
 class Data(DataSource):
     """Training prompts."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (*DataSource.rules, between("maxPromptTokens", 1, 131072))
+
     max_prompt_tokens: int = 64
     """Longest prompt in tokens. Default 64."""
     long_prompt: LongPrompt = LongPrompt.FAIL
@@ -139,6 +202,8 @@ class ExactMatch(Document):
 class PerPosition(Document):
     """Share of answer positions that are right; dense, so that a random model can learn."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (ratio("exactBonus", 0, 1e6),)
+
     exact_bonus: float = 0.0
     """Added when the whole answer is right. Default 0."""
 
@@ -146,7 +211,12 @@ class PerPosition(Document):
 class RewardFunction(Document):
     """`module:function` from the worker image: f(prompt: str, response: str, answer: str, fields: dict) -> float."""
 
-    entry_point: str
+    rules: ClassVar[tuple[Rule, ...]] = (
+        shaped("entryPoint", f"{IDENTIFIER}([.]{IDENTIFIER})*:{IDENTIFIER}", "write package.module:function"),
+        ratio("timeoutSeconds", 0, 86400, low_open=True),
+    )
+
+    entry_point: Text
     """`package.module:function`."""
     timeout_seconds: float = 30.0
     """Deadline of one call; a sample over it gets reward 0 and is counted. Default 30."""
@@ -154,6 +224,11 @@ class RewardFunction(Document):
 
 class Reward(Document):
     """Exactly one of the three ways, and how many workers."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        exactly_one("exactMatch", "perPosition", "function"),
+        between("replicas", 1, MAX_PODS),
+    )
 
     exact_match: ExactMatch | None = None
     """Exact match."""
@@ -163,7 +238,7 @@ class Reward(Document):
     """The user's own function."""
     replicas: int = 1
     """Reward pods. Default 1."""
-    template: dict[str, Any] = Field(default_factory=dict)
+    template: FreeForm = Field(default_factory=dict)
     """Pod template, merged by key over the generated one: `metadata` (labels, annotations), `spec` (PodSpec)."""
 
 
@@ -174,6 +249,13 @@ class Decoding(StrEnum):
 
 class Evaluation(DataSource):
     """Held-out prompts; always run once more at the end."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *DataSource.rules,
+        between("prompts", 1, 1_000_000),
+        between("everySteps", 1, MAX_STEPS),
+        ratio("targetExactMatch", 0, 1, low_open=True, optional=True),
+    )
 
     prompts: int = 64
     """Prompts an evaluation takes from its source. Default 64."""

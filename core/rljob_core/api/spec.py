@@ -6,19 +6,49 @@ and run by the API server and by `rljob validate`. A choice is sibling optional 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from rljob_core.api.algorithm import Algorithm, StaleSync
-from rljob_core.api.base import Document
+from rljob_core.api.base import Document, Rule
 from rljob_core.api.inputs import Data, Evaluation, Model, Reward
 from rljob_core.api.placement import Checkpoint, Deployment, Experts, KVStore, Lifecycle, Scheduling
 from rljob_core.api.roles import Coordinator, Rollout, Trainer
+from rljob_core.names import JOB_NAME_LIMIT
 
 
 class RLJobSpec(Document):
     """What to train, on which data, by which reward, with which devices."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            rule="!self.algorithm.deterministic || self.staleSync.maxVersionLag == 0",
+            message="'maxVersionLag is %d, but algorithm.deterministic is true: set it to 0'"
+            ".format([self.staleSync.maxVersionLag])",
+            field=".staleSync.maxVersionLag",
+        ),
+        Rule(
+            rule="self.trainer.layout.dp < 1 || self.algorithm.minibatches < 1 || "
+            "self.algorithm.promptsPerStep % (self.trainer.layout.dp * self.algorithm.minibatches) == 0",
+            message="'promptsPerStep is %d, which does not divide into %d data parallel ranks x %d minibatches: "
+            "use a multiple of %d'.format([self.algorithm.promptsPerStep, self.trainer.layout.dp, "
+            "self.algorithm.minibatches, self.trainer.layout.dp * self.algorithm.minibatches])",
+            field=".algorithm.promptsPerStep",
+        ),
+        Rule(
+            rule="self.trainer.replicas <= 1 || has(self.checkpoint.volume)",
+            message="'checkpoint.volume is absent, but trainer.replicas is %d: set a volume that all trainer pods "
+            "share, or use one pod with more devicesPerPod'.format([self.trainer.replicas])",
+            field=".checkpoint.volume",
+        ),
+        Rule(
+            rule="self.kvStore.protocol != 'ascend' || self.scheduling.device == 'npu'",
+            message="'protocol is ascend, but scheduling.device is %s: use tcp, or device npu'"
+            ".format([self.scheduling.device])",
+            field=".kvStore.protocol",
+        ),
+    )
 
     model: Model
     """The policy: a Hugging Face directory, or a config with a seed."""
@@ -67,6 +97,16 @@ class ObjectMeta(Document):
 class RLJob(Document):
     """One RLJob object as the API server stores it (status is read apart)."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            rule=f"size(self.metadata.name) <= {JOB_NAME_LIMIT} && "
+            "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+            message='\'name is "%s": use lower-case letters, digits and -, a letter first, no - at the end, '
+            f"at most {JOB_NAME_LIMIT} characters (names of pods are longer, 63 at most)'"
+            ".format([self.metadata.name])",
+            field=".metadata.name",
+        ),
+    )
     model_config = Document.model_config | {"extra": "ignore"}
     api_version: str = "rljob.dev/v1alpha1"
     kind: str = "RLJob"
