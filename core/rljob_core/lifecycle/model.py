@@ -10,7 +10,7 @@ from pydantic import Field
 from rljob_core.api.base import Document
 from rljob_core.api.directive import Directive
 from rljob_core.api.report import Report, TerminationMessage
-from rljob_core.api.status import FirstCause, RLJobStatus
+from rljob_core.api.status import FirstCause, Phase, Reason, RLJobStatus
 from rljob_core.names import Role
 
 
@@ -41,6 +41,13 @@ class ObservedWorkload:
     disrupted: bool = False
     """Ended by eviction, preemption or node loss: not the worker's fault."""
     last_words: TerminationMessage | None = None
+    finished_at: float | None = None
+    """Unix seconds of the end, where the substrate knows it: orders failures (B30)."""
+
+    @property
+    def live(self) -> bool:
+        """It may still hold devices: not ended yet, even when it is being deleted."""
+        return self.phase in (WorkloadPhase.PENDING, WorkloadPhase.RUNNING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +89,26 @@ class GangMember(Document):
     uid: str = ""
 
 
+class Ending(Document):
+    """The terminal verdict; once remembered it is never taken back (B17)."""
+
+    phase: Phase
+    reason: Reason
+    message: str = ""
+
+
+class CreateTrouble(Document):
+    """Why workloads could not be created at the last try (B3, B6)."""
+
+    name: str
+    reason: Reason
+    message: str
+    tries: int = 1
+    """Tries in a row that were refused: the back-off grows with it."""
+    not_before: float = 0.0
+    """Unix seconds before which no further try is made."""
+
+
 class Memory(Document):
     """What decisions must remember; the only state of the operator, written before a plan is acted on."""
 
@@ -91,9 +118,13 @@ class Memory(Document):
     counted_restarts: int = 0
     uncounted_restarts: int = 0
     replacements: dict[str, int] = Field(default_factory=dict)
-    """`role/index` -> replacements inside this attempt (names of later pods carry the sum)."""
+    """`role/index` -> replacements since the job began. Pod names carry attempt + replacements, so that no name of a
+    slot is ever used twice."""
     restart_not_before: float = 0.0
     """Back-off: unix seconds before which the next attempt is not started."""
+    replace_not_before: float = 0.0
+    """Back-off: unix seconds before which no single pod is replaced."""
+    create_trouble: CreateTrouble | None = None
     highest_version: int = -1
     """Highest policy version ever reported."""
     directive_revision: int = 0
@@ -102,7 +133,20 @@ class Memory(Document):
     start_time: float | None = None
     completion_time: float | None = None
     final_report: Report | None = None
+    """The coordinator's own account of the end, once it gave one."""
+    done_since: float | None = None
+    """When the coordinator was first known to have reached its goal."""
+    drain_since: float | None = None
+    """When draining was asked for."""
+    ending: Ending | None = None
+    progress_at: float = 0.0
+    """When progress figures last went into the status."""
     gang: list[GangMember] = Field(default_factory=list)
+    """Workloads of this attempt that were seen to exist: one of them missing was lost, not yet to be created."""
+
+    def durable(self) -> Memory:
+        """Without what may be forgotten: a difference in that alone is not worth a write."""
+        return self.model_copy(update={"progress_at": 0.0, "highest_version": -1})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +157,9 @@ class Workload:
     role: Role
     index: int
     attempt: int
+    """Attempt of its gang."""
+    replacement: int = 0
+    """Earlier workloads of this role and index that were replaced on their own."""
     devices: int = 0
     """Device processes inside it; 0 for roles without a device."""
 

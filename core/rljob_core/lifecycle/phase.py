@@ -1,0 +1,59 @@
+"""Phase policy: one word, one reason, one sentence with numbers, from what is there now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rljob_core.api.status import Phase, Reason
+from rljob_core.lifecycle import causes, drain
+from rljob_core.lifecycle.model import Memory, Observed
+from rljob_core.lifecycle.remember import trusted_report
+from rljob_core.lifecycle.view import View, fit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    phase: Phase
+    reason: Reason
+    message: str
+
+
+def verdict(observed: Observed, view: View, memory: Memory) -> Verdict:
+    """Running only with the whole gang ready and a Report received (B9); level-triggered: no memory of events (B10)."""
+    if memory.ending is not None:
+        return Verdict(phase=memory.ending.phase, reason=memory.ending.reason, message=memory.ending.message)
+    if drain.drained(observed, view):
+        return Verdict(phase=Phase.PENDING, reason=Reason.DRAINED, message="drained; run it again to resume")
+    if view.whole:
+        if trusted_report(observed, view) is not None:
+            return Verdict(phase=Phase.RUNNING, reason=Reason.TRAINING, message=f"{len(view.wanted)} pods ready")
+        why = f": {observed.report_error}" if observed.report_error else ""
+        return _starting(memory, Reason.WAITING_FOR_REPORT, f"all pods ready, no report of the coordinator yet{why}")
+    trouble = memory.create_trouble
+    if trouble is not None:
+        message = f"{trouble.name}: {trouble.message} (try {trouble.tries})"
+        if view.current:
+            return _starting(memory, trouble.reason, message)
+        return Verdict(phase=Phase.PENDING, reason=trouble.reason, message=message)
+    ready = sum(w.name in view.current and fit(view.current[w.name]) for w in view.wanted)
+    return _starting(memory, Reason.WAITING_FOR_PODS, f"{ready} of {len(view.wanted)} pods ready{_obstacle(view)}")
+
+
+def _starting(memory: Memory, reason: Reason, message: str) -> Verdict:
+    """Provisioning the first time; Restarting, with the first cause, after a loss (B30)."""
+    if not memory.attempt and not memory.replacements:
+        return Verdict(phase=Phase.PROVISIONING, reason=reason, message=message)
+    if memory.first_cause is None:
+        return Verdict(phase=Phase.RESTARTING, reason=Reason.RESTARTING_FROM_CHECKPOINT, message=message)
+    why = Reason.RESTARTING_FROM_CHECKPOINT if memory.attempt else Reason.WORKER_FAILED
+    cause = causes.sentence(memory.first_cause)
+    return Verdict(phase=Phase.RESTARTING, reason=why, message=f"{message}; {cause}")
+
+
+def _obstacle(view: View) -> str:
+    """What the first pod that is not fit says about itself."""
+    for workload in view.wanted:
+        pod = view.current.get(workload.name)
+        if pod is not None and not fit(pod) and (pod.reason or pod.message):
+            return f"; {pod.name}: {pod.reason}{' ' if pod.reason and pod.message else ''}{pod.message}"
+    return ""
