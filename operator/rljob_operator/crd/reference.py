@@ -1,0 +1,69 @@
+"""docs/reference.md: every field of an RLJob, its type, default and meaning."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from rljob_operator.crd.schema import FREE_FORM, RULES, object_schema
+
+HEADER = """# RLJob reference
+
+Generated from the models by `rljob reference`. Types: `object` groups are listed under their own heading; `map` keeps
+any keys. A field without default is optional when it is not marked *required*. Rules are the CEL rules of the CRD, which
+the API server and `rljob validate` both run.
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    schema = object_schema()
+    parts = [HEADER]
+    for name in ("spec", "status"):
+        for path, node in _objects(name, schema["properties"][name]):
+            parts.append(_section(path, node))
+    return "\n".join(parts)
+
+
+def _objects(path: str, node: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The node and every object below it, parents first."""
+    yield path, node
+    for key, child in node["properties"].items():
+        for suffix, inner in (("", child), ("[]", child.get("items")), (".<key>", child.get("additionalProperties"))):
+            if inner and "properties" in inner:
+                yield from _objects(f"{path}.{key}{suffix}", inner)
+
+
+def _section(path: str, node: dict[str, Any]) -> str:
+    required = node.get("required", [])
+    lines = [f"## {path}", "", node.get("description", ""), ""]
+    lines += ["| field | type | default | meaning |", "|---|---|---|---|"]
+    lines += [_row(key, child, key in required) for key, child in node["properties"].items()]
+    if RULES in node:
+        lines += ["", "Rules:", *(f"- `{rule['rule']}`" for rule in node[RULES])]
+    return "\n".join([*lines, ""])
+
+
+def _row(key: str, node: dict[str, Any], required: bool) -> str:
+    default = "*required*" if required else ""
+    if "default" in node and "properties" not in node:
+        default = f"`{json.dumps(node['default'])}`"
+    meaning = node.get("description", "")
+    if "enum" in node:
+        meaning += f" One of {', '.join(f'`{value}`' for value in node['enum'])}."
+    return "| " + " | ".join(_escaped(cell) for cell in (f"`{key}`", _type(node), default, meaning)) + " |"
+
+
+def _type(node: dict[str, Any]) -> str:
+    if node.get(FREE_FORM):
+        return "map"
+    if node["type"] == "array":
+        return f"list of {_type(node['items'])}"
+    if "additionalProperties" in node:
+        return f"map to {_type(node['additionalProperties'])}"
+    return str(node["type"])
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|")
