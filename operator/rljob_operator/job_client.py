@@ -1,0 +1,158 @@
+"""HTTP client of a job's coordinator: one background task a job, outside the reconcile pass, which only reads results.
+
+Long polls GET /v1/report and puts the directive in force. A coordinator that hangs costs its own task time, never a
+pass (kubernetes.md B50): connect 2 s, PUT 2 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import aiohttp
+from pydantic import ValidationError
+
+from rljob_core.api.directive import Directive
+from rljob_core.api.report import REPORT_LIMIT_BYTES, Report
+from rljob_core.errors import ProtocolVersionError
+
+CONNECT_S = 2.0
+PUT_S = 2.0
+POLL_WAIT_S = 10.0
+FIRST_RETRY_S = 0.2
+LONGEST_RETRY_S = 5.0
+
+
+class CoordinatorRefusedError(Exception):
+    """The coordinator answered, but not with what was asked for."""
+
+
+class JobClient:
+    """Latest report of one coordinator incarnation, its age and the last error.
+
+    wake: called whenever there is something new to observe. clock: unix seconds.
+    """
+
+    def __init__(
+        self, session: aiohttp.ClientSession, url: str, token: str, wake: Callable[[], None], clock: Callable[[], float]
+    ) -> None:
+        self._session, self._url, self._wake, self._clock = session, url, wake, clock
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self._wanted: Directive | None = None
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.report: Report | None = None
+        self.received_at: float | None = None
+        self.error = ""
+
+    def start(self) -> None:
+        """Begin to poll; needs a running event loop."""
+        self._task = asyncio.create_task(self._run(), name=f"coordinator {self._url}")
+
+    def direct(self, directive: Directive) -> None:
+        """Say what shall hold; it is put until the coordinator took it."""
+        if self._wanted != directive:
+            self._wanted = directive
+            self._changed.set()
+
+    def age(self) -> float | None:
+        """Seconds since the last report; None before the first."""
+        return None if self.received_at is None else self._clock() - self.received_at
+
+    async def close(self) -> None:
+        """Stop; the last report stays readable."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._poll_forever())
+            tasks.create_task(self._put_forever())
+
+    async def _poll_forever(self) -> None:
+        retry_s = FIRST_RETRY_S
+        while True:
+            try:
+                await self._poll()
+                retry_s = FIRST_RETRY_S
+            except (TimeoutError, aiohttp.ClientError, CoordinatorRefusedError, ProtocolVersionError) as error:
+                self._failed(error)
+                await asyncio.sleep(retry_s)
+                retry_s = min(LONGEST_RETRY_S, retry_s * 2)
+
+    async def _put_forever(self) -> None:
+        retry_s = FIRST_RETRY_S
+        while True:
+            await self._changed.wait()
+            directive = self._wanted
+            assert directive is not None
+            try:
+                await self._put(directive)
+            except (TimeoutError, aiohttp.ClientError, CoordinatorRefusedError) as error:
+                self._failed(error)
+                await asyncio.sleep(retry_s)
+                retry_s = min(LONGEST_RETRY_S, retry_s * 2)
+                continue
+            retry_s = FIRST_RETRY_S
+            if directive is self._wanted:
+                self._changed.clear()
+
+    async def _poll(self) -> None:
+        after = self.report.sequence if self.report else -1
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_S, total=POLL_WAIT_S + CONNECT_S + PUT_S)
+        params = {"after": str(after), "wait": str(POLL_WAIT_S)}
+        url = f"{self._url}/v1/report"
+        async with self._session.get(url, params=params, headers=self._headers, timeout=timeout) as response:
+            if response.status == 204:
+                self._received()
+                return
+            body = await _read(response)
+        try:
+            report = Report.model_validate_json(body)
+        except ValidationError as error:
+            Report.check_version(_as_dict(body))
+            raise CoordinatorRefusedError(f"GET {url}: not a Report: {error.error_count()} errors") from error
+        Report.check_version({"protocolMajor": report.protocol_major})
+        news = self.report is None or report.sequence != self.report.sequence
+        self.report = report
+        self._received()
+        if news:
+            self._wake()
+
+    async def _put(self, directive: Directive) -> None:
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_S, total=PUT_S)
+        url = f"{self._url}/v1/directive"
+        async with self._session.put(url, json=directive.to_wire(), headers=self._headers, timeout=timeout) as response:
+            await _read(response)
+
+    def _received(self) -> None:
+        self.received_at = self._clock()
+        self.error = ""
+
+    def _failed(self, error: Exception) -> None:
+        text = str(error) or type(error).__name__
+        if text != self.error:
+            self.error = text
+            self._wake()
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """The body of a 2xx answer, bounded; anything else is an error that quotes the coordinator."""
+    body = await response.content.read(REPORT_LIMIT_BYTES + 1)
+    if response.status // 100 != 2:
+        words = body[:300].decode(errors="replace")
+        raise CoordinatorRefusedError(f"{response.method} {response.url.path}: HTTP {response.status}: {words}")
+    if len(body) > REPORT_LIMIT_BYTES:
+        raise CoordinatorRefusedError(f"{response.method} {response.url.path}: over {REPORT_LIMIT_BYTES} bytes")
+    return body
+
+
+def _as_dict(body: bytes) -> dict[str, object]:
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
