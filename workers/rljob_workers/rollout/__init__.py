@@ -1,0 +1,1 @@
+"""Rollout worker: prefill, decode, and the loop that asks for work."""
