@@ -1,0 +1,1 @@
+"""`rljob run`: the operator's brain with local processes in place of pods."""
