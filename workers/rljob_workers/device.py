@@ -7,6 +7,7 @@ import importlib
 from typing import Literal
 
 import torch
+
 from rljob_core.errors import InvalidInputError
 
 DeviceKind = Literal["cpu", "npu", "cuda"]

@@ -2,27 +2,25 @@
 
 from rljob_workers.model.config import ModelConfig, check_layout
 from rljob_workers.model.directory import read_config, read_directory, write_directory
-from rljob_workers.model.groups import Groups, squared_norm, sum_gradients
+from rljob_workers.model.groups import expert_parallel_group
 from rljob_workers.model.initial import initial_tensors
 from rljob_workers.model.policy import Placement, Policy, RoutingCounts, routed_mask
 from rljob_workers.model.registry import build_policy, family_of, parse_config, tensor_specs
 
 __all__ = [
-    "Groups",
     "ModelConfig",
     "Placement",
     "Policy",
     "RoutingCounts",
     "build_policy",
     "check_layout",
+    "expert_parallel_group",
     "family_of",
     "initial_tensors",
     "parse_config",
     "read_config",
     "read_directory",
     "routed_mask",
-    "squared_norm",
-    "sum_gradients",
     "tensor_specs",
     "write_directory",
 ]

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rljob_core.errors import InvalidInputError
-from rljob_core.layouts import TensorSpec
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from rljob_core.errors import InvalidInputError
+from rljob_core.layouts import TensorSpec
 from rljob_workers.model.family import Piece
 from rljob_workers.model.policy import DTYPES
 from rljob_workers.model.registry import family_of, tensor_specs

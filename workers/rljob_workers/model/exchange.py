@@ -10,6 +10,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd import Function
 
+from rljob_workers.model.functions import apply
+
 
 class _AllToAll(Function):
     @staticmethod
@@ -30,7 +32,7 @@ def _all_to_all(rows: Tensor, sends: list[int], receives: list[int], group: dist
 
 def exchange(rows: Tensor, sends: Sequence[int], receives: Sequence[int], group: dist.ProcessGroup) -> Tensor:
     """Send sends[r] consecutive rows to each rank r; returns receives[r] rows of each rank, in rank order."""
-    return _AllToAll.apply(rows, list(sends), list(receives), group)  # type: ignore[no-any-return]
+    return apply(_AllToAll, rows, list(sends), list(receives), group)
 
 
 def exchange_counts(counts: Tensor, group: dist.ProcessGroup) -> Tensor:

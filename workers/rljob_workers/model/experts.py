@@ -18,13 +18,14 @@ from torch.autograd import Function
 from torch.nn import functional as F
 
 from rljob_workers.model.exchange import exchange, exchange_counts
-from rljob_workers.model.functions import reorder, spread, swiglu
+from rljob_workers.model.functions import apply, reorder, spread, swiglu
 
 
 class Experts(nn.Module):
-    """The slots of this rank. `placement`: expert ids of the layer in rank-major slot order, all ranks."""
+    """The slots of this rank. placement: expert ids by rank of the group, in slot order."""
 
-    placement: Tensor
+    position: Tensor
+    """[E] place of an expert in rank-major slot order: the routing table."""
 
     def __init__(
         self,
@@ -45,8 +46,6 @@ class Experts(nn.Module):
         position = torch.empty(len(order), dtype=torch.int64)
         position[torch.tensor(order)] = torch.arange(len(order))
         self.register_buffer("position", position, persistent=False)
-
-    position: Tensor
 
     def forward(self, x_NH: Tensor, ids_NK: Tensor, weights_NK: Tensor) -> Tensor:
         """Weighted sum of the chosen experts' outputs, [N, H]."""
@@ -117,7 +116,7 @@ class _Grouped(Function):
         ctx.save_for_backward(rows, weight)
         ctx.counts = counts
         out = rows.new_empty(rows.shape[0], weight.shape[1])
-        for x, y, w in zip(rows.split(counts), out.split(counts), weight.unbind(), strict=True):
+        for x, y, w in zip(rows.split_with_sizes(counts), out.split_with_sizes(counts), weight.unbind(), strict=True):
             torch.mm(x, w.t(), out=y)
         return out
 
@@ -125,7 +124,11 @@ class _Grouped(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor]:
         rows, weight = ctx.saved_tensors
         rows_grad, weight_grad = torch.empty_like(rows), torch.empty_like(weight)
-        parts = (grad.split(ctx.counts), rows.split(ctx.counts), rows_grad.split(ctx.counts))
+        parts = (
+            grad.split_with_sizes(ctx.counts),
+            rows.split_with_sizes(ctx.counts),
+            rows_grad.split_with_sizes(ctx.counts),
+        )
         for g, x, dx, w, dw in zip(*parts, weight.unbind(), weight_grad.unbind(), strict=True):
             torch.mm(g, w, out=dx)
             torch.mm(g.t(), x, out=dw)
@@ -133,5 +136,5 @@ class _Grouped(Function):
 
 
 def _grouped(rows: Tensor, counts: list[int], gate_up: Tensor, down: Tensor) -> Tensor:
-    hidden = swiglu(_Grouped.apply(rows, counts, gate_up))
-    return _Grouped.apply(hidden, counts, down)  # type: ignore[no-any-return]
+    hidden = swiglu(apply(_Grouped, rows, counts, gate_up))
+    return apply(_Grouped, hidden, counts, down)

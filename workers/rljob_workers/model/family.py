@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rljob_core.layouts import TensorSpec
-
 from rljob_workers.model.config import ModelConfig
 from rljob_workers.model.policy import Placement, Policy
 

@@ -12,6 +12,11 @@ from torch import Tensor
 from torch.autograd import Function
 
 
+def apply(function: type[Function], *arguments: object) -> Tensor:
+    """Run an autograd function (torch leaves `apply` untyped)."""
+    return function.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
+
+
 class _RmsNorm(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -34,7 +39,7 @@ class _RmsNorm(Function):
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """weight * x / sqrt(mean(x^2) + eps) over the last dimension (RMSNorm, arXiv 1910.07467)."""
-    return _RmsNorm.apply(x, weight, eps)  # type: ignore[no-any-return]
+    return apply(_RmsNorm, x, weight, eps)
 
 
 class _Rotary(Function):
@@ -59,7 +64,7 @@ def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
     x: [..., D]. cos, sin: broadcastable to [..., D/2].
     """
-    return _Rotary.apply(x, cos, sin)  # type: ignore[no-any-return]
+    return apply(_Rotary, x, cos, sin)
 
 
 class _Swiglu(Function):
@@ -82,7 +87,7 @@ class _Swiglu(Function):
 
 def swiglu(gate_up: Tensor) -> Tensor:
     """silu(gate) * up, gate and up being the halves of the last dimension (arXiv 2002.05202)."""
-    return _Swiglu.apply(gate_up)  # type: ignore[no-any-return]
+    return apply(_Swiglu, gate_up)
 
 
 class _Reorder(Function):
@@ -99,7 +104,7 @@ class _Reorder(Function):
 
 def reorder(rows: Tensor, order: Tensor, inverse: Tensor) -> Tensor:
     """rows[order] for a permutation and its inverse (the gradient is a gather, not a scatter)."""
-    return _Reorder.apply(rows, order, inverse)  # type: ignore[no-any-return]
+    return apply(_Reorder, rows, order, inverse)
 
 
 class _Spread(Function):
@@ -118,4 +123,4 @@ class _Spread(Function):
 
 def spread(rows: Tensor, order: Tensor, inverse: Tensor, copies: int) -> Tensor:
     """Each row `copies` times, then permuted: out[i] = rows[order[i] // copies]."""
-    return _Spread.apply(rows, order, inverse, copies)  # type: ignore[no-any-return]
+    return apply(_Spread, rows, order, inverse, copies)

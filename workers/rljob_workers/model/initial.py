@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from rljob_core.layouts import TensorKind, TensorSpec
 from torch import Tensor
 
+from rljob_core.layouts import TensorKind, TensorSpec
 from rljob_workers.model.config import CONFIG_FIELD
 from rljob_workers.model.policy import DTYPES
 from rljob_workers.model.registry import parse_config, tensor_specs

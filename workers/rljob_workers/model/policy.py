@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
-from rljob_core.layouts import ExpertMap, Layout, TensorSpec
 from torch import Tensor, nn
 
+from rljob_core.layouts import ExpertMap, Layout, TensorSpec
 from rljob_workers.model.attention import Attention, Cached, Causal, Recorded
 from rljob_workers.model.config import ModelConfig
 
@@ -20,7 +20,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 class Placement:
     """Where this rank stands: which experts it holds and with whom it exchanges tokens."""
 
-    layout: Layout = Layout()
+    layout: Layout = field(default_factory=Layout)
     rank: int = 0
     ep_group: dist.ProcessGroup | None = None
     """Process group of `layout.ep_group(rank)`; None when ep is 1."""

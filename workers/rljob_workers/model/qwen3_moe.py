@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from rljob_core.layouts import TensorKind, TensorSpec
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rljob_core.layouts import TensorKind, TensorSpec
 from rljob_workers.model.attention import Attention
 from rljob_workers.model.config import ModelConfig, Reader
 from rljob_workers.model.experts import Experts

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+
 from rljob_core.errors import InvalidInputError
 from rljob_core.layouts import TensorSpec
-
 from rljob_workers.model import qwen3_moe
 from rljob_workers.model.config import CONFIG_FIELD, ModelConfig, check_layout
 from rljob_workers.model.family import Family
