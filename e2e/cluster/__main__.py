@@ -6,37 +6,50 @@ import argparse
 import sys
 from pathlib import Path
 
+import images
 from commands import CommandError, say
 from local import binaries
+from local.provider import Local
 from providers import PROVIDERS, choose
 
 
-def main() -> int:
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python e2e/cluster", description=__doc__)
     parser.add_argument("--provider", choices=PROVIDERS, help="default: RLJOB_CLUSTER, else kind or local")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("up", help="make the cluster and wait until its node is ready")
     commands.add_parser("down", help="remove the cluster and everything it left on the machine")
     commands.add_parser("kubeconfig", help="print the path of an administrator's kubeconfig")
-    commands.add_parser("build", help="build the local cluster's components into the cache")
-    load = commands.add_parser("load-image", help="make images from archives usable by pods")
-    load.add_argument("archive", type=Path, nargs="+")
-    arguments = parser.parse_args()
+    commands.add_parser("images", help="build both images and load them into the cluster")
+    commands.add_parser("fill-cache", help="build the local cluster's components and both images, load nothing")
+    commands.add_parser("load-image", help="load images from archives").add_argument("archive", type=Path, nargs="+")
+    return parser.parse_args()
+
+
+def act(arguments: argparse.Namespace) -> None:
+    provider = choose(arguments.provider)
+    match arguments.command:
+        case "up":
+            provider.up()
+        case "down":
+            provider.down()
+        case "kubeconfig":
+            print(provider.kubeconfig())
+        case "images":
+            for archive in images.build_all():
+                provider.load_image(archive)
+        case "fill-cache":
+            if isinstance(provider, Local):
+                binaries.build_all()
+            images.build_all()
+        case "load-image":
+            for archive in arguments.archive:
+                provider.load_image(archive)
+
+
+def main() -> int:
     try:
-        if arguments.command == "build":
-            binaries.build_all()
-            return 0
-        provider = choose(arguments.provider)
-        match arguments.command:
-            case "up":
-                provider.up()
-            case "down":
-                provider.down()
-            case "kubeconfig":
-                print(provider.kubeconfig())
-            case "load-image":
-                for archive in arguments.archive:
-                    provider.load_image(archive)
+        act(parse())
     except CommandError as error:
         say(f"error: {error}")
         return 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -44,3 +45,10 @@ def run(
 def say(message: str) -> None:
     """Progress for the person who waits; stdout stays free for results."""
     print(message, file=sys.stderr, flush=True)
+
+
+def docker_answers() -> bool:
+    """Whether a Docker engine is there."""
+    if shutil.which("docker") is None:
+        return False
+    return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from commands import CommandError, run
+from commands import CommandError, docker_answers, run
 from local.binaries import cache_dir
 from local.provider import Local
 
@@ -84,13 +83,7 @@ PROVIDERS: dict[str, Callable[[], Provider]] = {"kind": Kind, "local": Local, "e
 
 def choose(name: str | None) -> Provider:
     """By name (or RLJOB_CLUSTER); else kind where `docker info` succeeds and kind is there, else local."""
-    name = name or os.environ.get("RLJOB_CLUSTER") or ("kind" if _docker_answers() else "local")
+    name = name or os.environ.get("RLJOB_CLUSTER") or ("kind" if shutil.which("kind") and docker_answers() else "local")
     if name not in PROVIDERS:
         raise CommandError(f"no provider {name!r}: choose one of {', '.join(PROVIDERS)}")
     return PROVIDERS[name]()
-
-
-def _docker_answers() -> bool:
-    if shutil.which("docker") is None or shutil.which("kind") is None:
-        return False
-    return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0

@@ -18,10 +18,9 @@ class Authority:
         self.certificate = folder / "ca.crt"
         self._key = folder / "ca.key"
         _key(self._key)
-        run(
-            "openssl req -x509 -new -subj /CN=rljob-e2e-ca -addext keyUsage=critical,keyCertSign,digitalSignature".split()
-            + ["-days", _DAYS, "-key", str(self._key), "-out", str(self.certificate)]
-        )
+        usage = "keyUsage=critical,keyCertSign,digitalSignature"
+        subject = ["-subj", "/CN=rljob-e2e-ca", "-addext", usage]
+        _openssl("req -x509 -new", *subject, "-days", _DAYS, "-key", self._key, "-out", self.certificate)
 
     def issue(self, name: str, common_name: str, organization: str = "", addresses: tuple[str, ...] = ()) -> None:
         """Sign a certificate for `common_name` (a user) in `organization` (a group), valid for `addresses`.
@@ -31,18 +30,19 @@ class Authority:
         key, request, extensions = (self.folder / f"{name}.{suffix}" for suffix in ("key", "csr", "ext"))
         _key(key)
         subject = (f"/O={organization}" if organization else "") + f"/CN={common_name}"
-        run(["openssl", "req", "-new", "-key", key, "-subj", subject, "-out", request])
+        _openssl("req -new", "-key", key, "-subj", subject, "-out", request)
         lines = ["keyUsage=critical,digitalSignature", "extendedKeyUsage=serverAuth,clientAuth"]
         if addresses:
             lines.append("subjectAltName=" + ",".join(addresses))
         extensions.write_text("\n".join(lines) + "\n")
-        run(
-            f"openssl x509 -req -CAcreateserial -days {_DAYS}".split()
-            + ["-CA", str(self.certificate), "-CAkey", str(self._key), "-extfile", str(extensions)]
-            + ["-in", str(request), "-out", str(self.folder / f"{name}.crt")]
-        )
+        signer = ["-CA", str(self.certificate), "-CAkey", str(self._key), "-CAcreateserial", "-days", _DAYS]
+        _openssl("x509 -req", *signer, "-extfile", extensions, "-in", request, "-out", self.folder / f"{name}.crt")
 
 
 def _key(path: Path) -> None:
-    run(["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", path])
+    _openssl("genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256", "-out", path)
     path.chmod(0o600)
+
+
+def _openssl(command: str, *arguments: str | Path) -> None:
+    run(["openssl", *command.split(), *arguments])

@@ -36,7 +36,7 @@ class Local:
         built = binaries.build_all()
         started = time.monotonic()
         machine.restore(self.paths)
-        for folder in (self.paths.logs, self.paths.config, self.paths.binds):
+        for folder in (self.paths.logs, self.paths.config, self.paths.binds, self.paths.loaded):
             folder.mkdir(parents=True)
         for target in components.OWN_FOLDERS:
             (self.paths.binds / target.strip("/").replace("/", "-")).mkdir()
@@ -68,8 +68,11 @@ class Local:
         return self.paths.kubeconfig
 
     def load_image(self, archive: Path) -> None:
-        """Import an OCI or Docker archive; the image's name is in it."""
-        self._ctr("--namespace", "k8s.io", "images", "import", archive)
+        """Import an OCI or Docker archive, once; the image's name is in it."""
+        mark = self.paths.loaded / archive.name
+        if not mark.exists():
+            self._ctr("--namespace", "k8s.io", "images", "import", archive)
+            mark.touch()
 
     def node_command(self, *argv: str) -> list[str]:
         """A command line that runs `argv` in the node's namespaces."""

@@ -30,6 +30,7 @@ class Paths:
         self.containerd = self.root / "containerd"
         self.cni = self.root / "cni"
         self.binds = self.root / "binds"
+        self.loaded = self.root / "loaded"
         self.plan = self.config / "node.json"
         self.pid_file = self.root / "node.pid"
         self.machine = self.root / "machine.json"
