@@ -100,7 +100,7 @@ class Task(StrEnum):
 class Generator(Document):
     """Prompts made on the fly, endless, a function of seed and index."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (between("digits", 1, 64), between("seed", 0, MAX_SEED))
+    rules: ClassVar[tuple[Rule, ...]] = (between("digits", 1, 9), between("seed", 0, MAX_SEED))
 
     task: Task
     """What to make: `reverse-digits` gives prompt `1234=` with answer `4321`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import yaml
+
 from rljob_core import names
 from rljob_operator.crd.schema import object_schema
 

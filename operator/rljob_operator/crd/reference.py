@@ -10,9 +10,9 @@ from rljob_operator.crd.schema import FREE_FORM, RULES, object_schema
 
 HEADER = """# RLJob reference
 
-Generated from the models by `rljob reference`. Types: `object` groups are listed under their own heading; `map` keeps
-any keys. A field without default is optional when it is not marked *required*. Rules are the CEL rules of the CRD, which
-the API server and `rljob validate` both run.
+Generated from the models by `rljob reference`. Types: an `object` has a heading of its own; a `map` keeps any keys.
+A field without default is optional when it is not marked *required*. Rules are the CEL rules of the CRD, which the API
+server and `rljob validate` both run.
 """
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
+
 from rljob_core.api import Document, RLJob, Rule
 from rljob_core.api.spec import RLJobSpec
 from rljob_core.api.status import RLJobStatus
@@ -107,20 +108,23 @@ def _node(node: dict[str, Any], definitions: dict[str, Any], path: str) -> dict[
         case _:
             pass
     if "default" in node and FREE_FORM not in out:
-        out["default"] = _nested_default(out) if "properties" in out else node["default"]
+        out["default"] = _nested_default(out, node["default"], path) if "properties" in out else node["default"]
     return out
 
 
-def _nested_default(node: dict[str, Any]) -> dict[str, Any]:
+def _nested_default(node: dict[str, Any], declared: dict[str, Any], path: str) -> dict[str, Any]:
     """Written out in full: the API server runs the rules of a default before it fills in what lies below it."""
-    return {key: child["default"] for key, child in node["properties"].items() if "default" in child}
+    below = {key: child["default"] for key, child in node["properties"].items() if "default" in child}
+    if any(declared[key] != value for key, value in below.items() if FREE_FORM not in node["properties"][key]):
+        raise UnsupportedSchemaError(f"{path}: its default differs from the defaults of its fields")
+    return below
 
 
 def _resolved(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     """The node with its `$ref` replaced by what it names; the node's own description and default win."""
     if "$ref" not in node:
         return node
-    target = definitions[node["$ref"].removeprefix("#/$defs/")]
+    target: dict[str, Any] = definitions[node["$ref"].removeprefix("#/$defs/")]
     return target | {key: value for key, value in node.items() if key != "$ref"}
 
 
