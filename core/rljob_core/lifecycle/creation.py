@@ -22,15 +22,17 @@ def troubled(observed: Observed, view: View, memory: Memory, now: float) -> Memo
 
 
 def to_create(view: View, memory: Memory, now: float) -> tuple[Workload, ...]:
-    """Missing workloads whose turn it is. A new gang waits until the old one is gone, a replacement until its
-    predecessor has ended: never two live workloads of one role and index."""
+    """Workloads that never existed and whose turn it is. A new gang waits until the old one is gone, a replacement
+    until its predecessor has ended: never two live workloads of one role and index."""
     if now < not_before(memory) or any(pod.attempt < memory.attempt for pod in view.stale):
         return ()
+    existed = {member.name for member in memory.gang}
     occupied = {(pod.role, pod.index) for pod in view.stale if pod.live}
     return tuple(
         w
         for w in view.wanted
         if w.name not in view.current
+        and w.name not in existed
         and (w.role, w.index) not in occupied
         and not (w.replacement and now < memory.replace_not_before)
     )
