@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+
 from rljob_core.api import RLJob
 from rljob_core.api.report import Outcome, Report, TerminationMessage
 from rljob_core.api.status import Condition, RLJobStatus

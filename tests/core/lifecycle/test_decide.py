@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from rljob_core.api.directive import Action
 from rljob_core.api.report import Outcome, Report, TerminationMessage
 from rljob_core.api.status import Phase, RLJobStatus

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from rljob_core.lifecycle.desired import desired
 from rljob_core.lifecycle.model import Memory
 from rljob_core.names import JOB_NAME_LIMIT, NAME_LIMIT, Role, pod_name

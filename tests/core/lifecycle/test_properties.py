@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from rljob_core.api.report import Outcome, Report
 from rljob_core.lifecycle.decide import decide
 from rljob_core.lifecycle.model import ApplyError, WorkloadPhase

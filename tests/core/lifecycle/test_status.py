@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from rljob_core.api.report import Report
 from rljob_core.lifecycle.text import rfc3339, shorten, three_digits
 
