@@ -31,8 +31,7 @@ def remember(paths: Paths) -> None:
 def restore(paths: Paths) -> None:
     """Put the machine back as it was before `up`, whatever a killed run left."""
     stop_node(paths)
-    if interface_exists():
-        run(["ip", "link", "delete", HOST_INTERFACE])
+    remove_interface()
     remove_cgroups()
     if paths.machine.exists():
         memory = json.loads(paths.machine.read_text())
@@ -45,8 +44,15 @@ def restore(paths: Paths) -> None:
         shutil.rmtree(paths.root)
 
 
-def interface_exists() -> bool:
-    return Path("/sys/class/net", HOST_INTERFACE).exists()
+def remove_interface() -> None:
+    """The kernel removes it with the node's namespace, in its own time: going meanwhile is no failure."""
+    interface = Path("/sys/class/net", HOST_INTERFACE)
+    if interface.exists():
+        try:
+            run(["ip", "link", "delete", HOST_INTERFACE])
+        except CommandError:
+            if interface.exists():
+                raise
 
 
 def node_pid(paths: Paths) -> int | None:
