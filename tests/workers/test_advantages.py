@@ -7,6 +7,7 @@ import statistics
 
 import pytest
 import torch
+
 from rljob_core.api.algorithm import AdvantageNormalization
 from rljob_workers.trainer.advantages import STD_FLOOR, advantages, group_std, varied
 

@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 import pytest
+
 from rljob_core.api.roles import TrainerLayout
 from rljob_core.errors import ProtocolVersionError
 from rljob_workers import checkpoints

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+
 from rljob_workers.trainer import losses
 
 

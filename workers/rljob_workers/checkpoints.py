@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
+
 from rljob_core.api.base import Document
 from rljob_core.api.roles import TrainerLayout
 from rljob_core.errors import ProtocolVersionError

@@ -10,8 +10,9 @@ they do must be a choice). All in float64: rewards are few and their differences
 from __future__ import annotations
 
 import torch
-from rljob_core.api.algorithm import AdvantageNormalization
 from torch import Tensor
+
+from rljob_core.api.algorithm import AdvantageNormalization
 
 STD_FLOOR = 1e-6
 

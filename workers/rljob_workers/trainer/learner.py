@@ -1,0 +1,135 @@
+"""One training step of one rank: minibatches, forward and backward in bounded micro-batches, update, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rljob_core.api.algorithm import Algorithm
+from rljob_workers.model import Policy, RoutingCounts
+from rljob_workers.trainer import losses
+from rljob_workers.trainer.batch import Batch
+from rljob_workers.trainer.gap import WeightHistory
+from rljob_workers.trainer.host import Host
+from rljob_workers.trainer.objective import Normalizer, Sum, add_gap, grpo, trained_tokens
+from rljob_workers.trainer.optimizer import Optimizer, learning_rate
+
+MICROBATCH_TOKENS = 16384
+"""Positions of one forward and backward pass; bounds activation memory, changes no result but rounding."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """Metrics by name and expert load [MoE layer][expert], both over all ranks."""
+
+    metrics: dict[str, float]
+    expert_counts: list[list[int]]
+
+
+class Learner:
+    """The policy of one rank and what updates it.
+
+    build: makes an empty policy of the same shard (for the frozen reference and for older versions).
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        build: Callable[[], Policy],
+        algorithm: Algorithm,
+        *,
+        temperature: float,
+        max_version_lag: int,
+        host: Host,
+    ) -> None:
+        self.policy, self.algorithm, self.host = policy, algorithm, host
+        self.temperature = temperature
+        self.optimizer = Optimizer(policy, algorithm.optimizer)
+        self.history = WeightHistory(max_version_lag, build, host)
+        self.device = next(policy.parameters()).device
+        self._build = build
+        self._reference: Policy | None = None
+
+    def keep_reference(self, initial: Mapping[str, Tensor]) -> None:
+        """Freeze the initial policy (whole tensors) for the KL term; nothing is kept when there is none."""
+        if self.algorithm.kl_coefficient:
+            self._reference = self._build().requires_grad_(False)
+            self._reference.load_tensors(initial)
+
+    def train(self, minibatches: Sequence[Batch], step: int, version: int) -> StepResult:
+        """Train step `step` (counted from 0) on this rank's rows, under weights `version`.
+
+        All ranks call together, with the same number of minibatches and positions. One optimizer update a minibatch.
+        """
+        sums = torch.zeros(len(Sum), dtype=torch.float64, device=self.device)
+        counts = RoutingCounts(self.policy.config, self.device)
+        norms = []
+        for number, (batch, normalizer) in enumerate(zip(minibatches, self._normalizers(minibatches), strict=True)):
+            batch = batch.to(self.device)
+            if number == 0:
+                self._older_gap(batch, version, sums)
+            self.optimizer.gradients.zero()
+            for rows in self._micro(batch):
+                loss = self._forward(rows, normalizer, sums, counts, version if number == 0 else None)
+                loss.backward()  # type: ignore[no-untyped-call]
+            norms.append(self.optimizer.update(step))
+        metrics = self._metrics(self.host.sum_(sums.cpu()), len(minibatches))
+        metrics |= {
+            "grad_norm": sum(norms) / len(norms),
+            "learning_rate": learning_rate(self.algorithm.optimizer, step),
+        }
+        return StepResult(metrics=metrics, expert_counts=self.host.sum_(counts.counts_LE.cpu()).tolist())
+
+    def _normalizers(self, minibatches: Sequence[Batch]) -> list[Normalizer]:
+        """Global counts of every minibatch, in one exchange."""
+        masks = [trained_tokens(batch) for batch in minibatches]
+        local = torch.tensor([[m.sum(), m.any(dim=1).sum()] for m in masks], dtype=torch.float64)
+        return [Normalizer(tokens=t, sequences=s) for t, s in self.host.sum_(local).tolist()]
+
+    def _micro(self, batch: Batch) -> list[Batch]:
+        rows = max(1, MICROBATCH_TOKENS // batch.inputs_BT.shape[1])
+        return [batch.rows(lo, lo + rows) for lo in range(0, len(batch), rows)]
+
+    def _forward(
+        self, rows: Batch, normalizer: Normalizer, sums: Tensor, counts: RoutingCounts, version: int | None
+    ) -> Tensor:
+        """[] loss of some rows. version: weights in force before the first update; rows of it give the gap."""
+        logits_BTV = self.policy(rows.inputs_BT, counts.over(rows.fed_BT))
+        logprobs_BTV = losses.vocabulary_logprobs(logits_BTV, self.temperature)
+        if version is not None:
+            add_gap(logprobs_BTV, rows, rows.versions_B == version, sums)
+        return grpo(logprobs_BTV, self._reference_logprobs(rows), rows, self.algorithm, normalizer, sums)
+
+    @torch.no_grad()
+    def _reference_logprobs(self, rows: Batch) -> Tensor | None:
+        if self._reference is None:
+            return None
+        logprobs_BTV = losses.vocabulary_logprobs(self._reference(rows.inputs_BT), self.temperature)
+        return losses.taken_logprobs(logprobs_BTV, rows.targets_BT)
+
+    @torch.no_grad()
+    def _older_gap(self, batch: Batch, version: int, sums: Tensor) -> None:
+        found = self.history.rows_of_an_older_version(batch, version)
+        if found is not None:
+            policy, rows, same_B = found
+            logprobs_BTV = losses.vocabulary_logprobs(policy(rows.inputs_BT), self.temperature)
+            add_gap(logprobs_BTV, rows, same_B, sums)
+
+    def _metrics(self, sums: Tensor, minibatches: int) -> dict[str, float]:
+        """Means over trained tokens; logprob_gap only where a row's weights were still there to compare with."""
+        total = dict(zip(Sum, sums.tolist(), strict=True))
+        tokens = max(total[Sum.TOKENS], 1.0)
+        metrics = {
+            "loss": total[Sum.LOSS] / minibatches,
+            "clip_fraction": total[Sum.CLIPPED] / tokens,
+            "importance_ratio_mean": total[Sum.RATIO] / tokens if total[Sum.TOKENS] else 1.0,
+            "kl": total[Sum.KL] / tokens,
+            "rollout_kl": total[Sum.ROLLOUT_KL] / tokens,
+            "entropy": total[Sum.ENTROPY] / tokens,
+        }
+        if total[Sum.GAP_TOKENS]:
+            metrics["logprob_gap"] = total[Sum.GAP] / total[Sum.GAP_TOKENS]
+        return metrics
