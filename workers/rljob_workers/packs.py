@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from rljob_core.errors import RLJobError
 
 _HEADER = struct.Struct("<4sIIIQ")

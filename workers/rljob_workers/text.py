@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from tokenizers import Tokenizer as FastTokenizer
+
 from rljob_core.api.inputs import Model
 from rljob_core.errors import InvalidInputError
 from rljob_core.inputs import CharacterTokenizer, Codec, tokenizer_directory
 from rljob_core.inputs.hugging_face import TokenizerFacts, tokenizer_facts
 from rljob_core.inputs.tokenizer import EOS_TOKEN, PAD_TOKEN
-from tokenizers import Tokenizer as FastTokenizer
 
 COPIED_FILES = (
     "tokenizer.json",

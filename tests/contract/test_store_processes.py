@@ -1,0 +1,84 @@
+"""Master and segment as processes: they come up, watch each other, and end cleanly."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rljob_core.errors import InvalidInputError, StoreError
+from rljob_workers.kv_store import health, segment
+from rljob_workers.kv_store.master import command
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "localhost", "", "::", "store-0.job.svc"])
+def test_k8_an_address_that_others_cannot_reach_is_refused(address: str) -> None:
+    from rljob_core.api.placement import StoreProtocol
+    from rljob_workers.kv_store.mooncake import MooncakeStore
+
+    with pytest.raises(InvalidInputError, match=r"RLJOB_POD_IP.*status\.podIP"):
+        MooncakeStore(uid="u", master="127.0.0.1:1", local_ip=address, protocol=StoreProtocol.TCP, budgets={})
+
+
+def test_a_master_that_is_not_there_is_a_clear_error_in_bounded_time(own_cluster: Any) -> None:
+    with pytest.raises(StoreError, match=f"{own_cluster.address}.*no store master answered within 0.1 s"):
+        own_cluster.client(wait_s=0.1)
+
+
+def test_the_master_never_evicts() -> None:
+    line = command(Path("/bin/mooncake_master"), "0.0.0.0", 50051, 9003, 10)
+    assert "--eviction_high_watermark_ratio=1.0" in line
+    assert "--client_ttl=10" in line
+
+
+def test_a_master_that_is_not_there_is_not_ready(own_cluster: Any) -> None:
+    assert not health.service_ready("127.0.0.1", own_cluster.metrics_port)
+
+
+def test_a_segment_gives_up_on_a_master_that_stays_away(own_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "CHECK_S", 0.0)
+    monkeypatch.setattr(segment, "MASTER_GONE_S", 0.05)
+    segment._watch("127.0.0.1", own_cluster.metrics_port)
+
+
+@pytest.mark.processes
+def test_sigterm_deregisters_a_segment_and_ends_the_master_with_0(own_cluster: Any) -> None:
+    own_cluster.up()
+    master, store = own_cluster.processes
+    store.send_signal(signal.SIGTERM)
+    assert store.wait(20) == 0
+    assert own_cluster.segments() == 0, "at once, not after client_ttl"
+    master.send_signal(signal.SIGTERM)
+    assert master.wait(20) == 0
+
+
+@pytest.mark.processes
+def test_the_master_binary_dies_with_the_process_that_started_it(own_cluster: Any) -> None:
+    own_cluster.up(segments=0)
+    own_cluster.processes[0].kill()
+    own_cluster.wait_until(lambda: not own_cluster.ready())
+
+
+@pytest.mark.processes
+def test_a_port_in_use_ends_the_second_master_with_its_code(own_cluster: Any) -> None:
+    own_cluster.up(segments=0)
+    own_cluster.metrics_port += 1
+    assert own_cluster.start("master").wait(40) != 0
+
+
+@pytest.mark.processes
+def test_a_dead_segment_is_a_miss_and_a_dead_master_an_error(own_cluster: Any) -> None:
+    own_cluster.up()
+    store = own_cluster.client()
+    store.put({"kv/1/a": b"a"})
+    os.kill(own_cluster.processes[1].pid, signal.SIGKILL)
+    own_cluster.processes[1].wait()
+    assert store.get(["kv/1/a"]) == [None]
+    own_cluster.processes[0].kill()
+    own_cluster.wait_until(lambda: not own_cluster.ready())
+    with pytest.raises(StoreError, match=r"-900.*is the store master running"):
+        store.get(["kv/1/a"])
+    store.close()
