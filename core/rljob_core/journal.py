@@ -1,0 +1,103 @@
+"""The coordinator's journal: JSON lines that make versions unique and say what was trained, over all restarts.
+
+Records, by `kind`: `start` (a coordinator began at `step`), `version` (a policy version was issued; on disk before
+anybody may use it), `trained` (`step` consumed `prompts` prompts from `first_prompt` on), `rolled_back` (steps above
+`step` are undone: the checkpoint resumed from is older), `checkpoint`, `end`. Unknown kinds are ignored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rljob_core.errors import RLJobError
+
+FILE_NAME = "journal.jsonl"
+
+
+class JournalError(RLJobError):
+    """A line in the middle of the journal cannot be read: versions could be issued twice, so nothing starts."""
+
+
+@dataclass(kw_only=True)
+class Replay:
+    """What a journal says. trained: step -> prompt ids, along the lineage that leads to the current state."""
+
+    highest_version: int = -1
+    trained: dict[int, range] = field(default_factory=dict)
+    whole_bytes: int = 0
+    """Length of the readable part: what follows is a line torn by a crash."""
+
+    @property
+    def last_step(self) -> int:
+        return max(self.trained, default=0)
+
+    def apply(self, record: dict[str, Any]) -> None:
+        kind = record.get("kind")
+        if kind == "version":
+            self.highest_version = max(self.highest_version, record["version"])
+        elif kind == "trained":
+            first = record["first_prompt"]
+            self.trained[record["step"]] = range(first, first + record["prompts"])
+        elif kind == "rolled_back":
+            self.trained = {s: ids for s, ids in self.trained.items() if s <= record["step"]}
+
+
+def encode(record: dict[str, Any]) -> bytes:
+    """One line."""
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+def replay(data: bytes) -> Replay:
+    """Read a journal. A torn last line is left out; a bad line before it raises JournalError."""
+    out = Replay()
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            record = json.loads(line)
+            out.apply(record)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise JournalError(f"{FILE_NAME} line {number} cannot be read ({error}): {line[:80]!r}") from error
+        out.whole_bytes += len(line) + 1
+    return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """Where a session begins. highest_version: never to be issued again. state: of the checkpoint, empty without."""
+
+    step: int = 0
+    highest_version: int = -1
+    state: dict[str, Any] = field(default_factory=dict)
+    records: tuple[dict[str, Any], ...] = ()
+    """To be appended before anything else."""
+
+
+def start_from(journal: Replay, *, step: int, version: int, state: dict[str, Any], prompts_per_step: int) -> Start:
+    """Begin at a checkpoint (`step` 0 and version -1: at none), settling what the journal says differently.
+
+    Steps trained after the checkpoint are rolled back; a checkpoint whose step had not reached the journal is added.
+    """
+    records: list[dict[str, Any]] = []
+    if journal.last_step > step:
+        records.append({"kind": "rolled_back", "step": step, "from_step": journal.last_step})
+    records += [
+        {"kind": "trained", "step": s, "first_prompt": (s - 1) * prompts_per_step, "prompts": prompts_per_step}
+        for s in range(journal.last_step + 1, step + 1)
+    ]
+    records.append({"kind": "start", "step": step})
+    return Start(step=step, highest_version=max(journal.highest_version, version), state=state, records=tuple(records))
+
+
+def lineage_prompts(journal: Iterable[dict[str, Any]] | Replay) -> list[int]:
+    """Every prompt id trained along the lineage, in order of training, for audits."""
+    if not isinstance(journal, Replay):
+        records, journal = journal, Replay()
+        for record in records:
+            journal.apply(record)
+    return [prompt for step in sorted(journal.trained) for prompt in journal.trained[step]]
+
+
+__all__ = ["FILE_NAME", "JournalError", "Replay", "Start", "encode", "lineage_prompts", "replay", "start_from"]

@@ -1,0 +1,104 @@
+"""Evaluations: held-out prompts decoded under one version, scored, never trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rljob_core.session.records import EVALUATION_BASE, Batch, PromptSource
+from rljob_core.session.settings import EvaluationSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationResult:
+    """Figures of one evaluation, of the weights after `step` steps."""
+
+    step: int
+    version: int
+    exact_match: float
+    mean_reward: float
+
+    def metrics(self) -> dict[str, float]:
+        """Its line of metrics.jsonl."""
+        return {
+            "step": self.step,
+            "version": self.version,
+            "eval_exact_match": self.exact_match,
+            "eval_mean_reward": self.mean_reward,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Running:
+    step: int
+    version: int
+    batch: Batch
+
+
+class Evaluations:
+    """When to evaluate, and what came out. One after another, each under the version it was due at."""
+
+    def __init__(self, settings: EvaluationSettings | None, source: PromptSource) -> None:
+        self._settings, self._source = settings, source
+        self._started = 0
+        self._running: list[_Running] = []
+        self._due: int | None = None
+        self.last: EvaluationResult | None = None
+
+    @property
+    def due(self) -> bool:
+        return self._due is not None
+
+    @property
+    def running(self) -> bool:
+        return bool(self._running)
+
+    def step_done(self, step: int) -> None:
+        """Note what the cadence asks for after a step."""
+        if self._settings is not None and step % self._settings.every_steps == 0:
+            self._due = step
+
+    def want_final(self, step: int, version: int) -> bool:
+        """Make sure that the last version is evaluated; True while this is not over."""
+        if self._settings is None:
+            return False
+        evaluated = [run.version for run in self._running]
+        if self.last is not None:
+            evaluated.append(self.last.version)
+        if version not in evaluated:
+            self._due = step
+        return self.due or self.running
+
+    def start(self, version: int) -> Batch:
+        """The batch of the evaluation that is due, its rows under numbers of their own."""
+        assert self._settings is not None
+        assert self._due is not None
+        prompts = [self._source.evaluation(i) for i in range(self._settings.prompts)]
+        for i, prompt in enumerate(prompts):
+            prompt.prompt_id = EVALUATION_BASE + self._started * self._settings.prompts + i
+        batch = Batch(index=self._due, prompts=prompts, unscored=len(prompts))
+        self._running.append(_Running(step=self._due, version=version, batch=batch))
+        self._started, self._due = self._started + 1, None
+        return batch
+
+    def finished(self) -> list[tuple[EvaluationResult, Batch]]:
+        """Evaluations whose samples are all scored, in order."""
+        out = []
+        while self._running and self._running[0].batch.scored:
+            run = self._running.pop(0)
+            samples = run.batch.ordered()
+            self.last = EvaluationResult(
+                step=run.step,
+                version=run.version,
+                exact_match=sum(s.exact for s in samples) / len(samples),
+                mean_reward=sum(s.reward or 0.0 for s in samples) / len(samples),
+            )
+            out.append((self.last, run.batch))
+        return out
+
+    def target_reached(self) -> bool:
+        target = self._settings.target_exact_match if self._settings is not None else None
+        return target is not None and self.last is not None and self.last.exact_match >= target
+
+    def abandon(self) -> None:
+        """Drain: nothing more is started."""
+        self._due = None

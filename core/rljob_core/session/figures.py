@@ -1,0 +1,130 @@
+"""Running figures of a job: what Report, metrics.jsonl and summary.json are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rljob_core.api.base import Document
+from rljob_core.api.directive import StageName
+from rljob_core.api.messages import Span
+from rljob_core.api.report import ExpertCounters
+from rljob_core.session.records import Batch
+from rljob_core.session.totals import Totals
+from rljob_core.session.training import Command
+from rljob_core.staleness import lag
+
+TOKEN_BYTES, LOGPROB_BYTES = 4, 4
+
+
+class LastStep(Document):
+    """Figures of the newest trained step."""
+
+    reward_mean: float = 0.0
+    lag_newest: int = 0
+    lag_oldest: int = 0
+    tokens_per_second: float = 0.0
+    response_tokens_mean: float = 0.0
+    loss: float = 0.0
+    grad_norm: float = 0.0
+    clip_fraction: float = 0.0
+    kl: float = 0.0
+    importance_ratio_mean: float = 1.0
+
+
+class Figures:
+    """Counts as things happen. Times are arguments."""
+
+    def __init__(self, totals: Totals) -> None:
+        self.totals = totals
+        self.last = LastStep()
+        self.experts = ExpertCounters()
+        self.expert_counts: list[list[int]] = []
+        """[MoE layer][expert] routed tokens of the newest step."""
+        self._pull_seconds: dict[int, float] = {}
+        self._last_step_at: float | None = None
+        self._tokens_before = totals.tokens_generated
+
+    def add_spans(self, role: str, spans: Sequence[Span]) -> None:
+        stages = self.totals.stage_seconds.setdefault(role, {})
+        for span in spans:
+            stage = StageName(span.stage)
+            stages[stage] = stages.get(stage, 0.0) + span.end - span.start
+
+    def published(self, command: Command) -> None:
+        """Seconds of a version are those of its slowest rank, and of its slowest pull."""
+        weights = self.totals.weights
+        self.totals.weights = weights.model_copy(
+            update={
+                "bytes": weights.bytes + command.publish_bytes,
+                "seconds": weights.seconds + command.publish_seconds,
+                "publishes": weights.publishes + 1,
+            }
+        )
+        self._pull_seconds = {v: s for v, s in self._pull_seconds.items() if v >= command.version - 2}
+
+    def pulled(self, version: int, size: int, seconds: float) -> None:
+        before = self._pull_seconds.get(version, 0.0)
+        self._pull_seconds[version] = max(before, seconds)
+        weights = self.totals.weights
+        self.totals.weights = weights.model_copy(
+            update={
+                "bytes": weights.bytes + size,
+                "seconds": weights.seconds + self._pull_seconds[version] - before,
+                "pulls": weights.pulls + 1,
+            }
+        )
+
+    def trained(self, command: Command, batch: Batch, consumed_at: int, now: float) -> dict[str, float]:
+        """One step is over; consumed_at: version it started from. Returns its line of metrics.jsonl."""
+        samples, metrics = batch.ordered(), command.metrics
+        responses = [s.response_tokens for s in samples]
+        rewards = [s.reward or 0.0 for s in samples]
+        mean = sum(rewards) / len(rewards)
+        oldest = max(lag(consumed_at, s.first_version) for s in samples)
+        self._pad(batch)
+        self.totals.max_version_lag_seen = max(self.totals.max_version_lag_seen, oldest)
+        self.totals.logprob_gap = max(self.totals.logprob_gap, metrics.get("logprob_gap", 0.0))
+        seconds = now - self._last_step_at if self._last_step_at is not None else now - command.issued_at
+        generated = self.totals.tokens_generated - self._tokens_before
+        self._last_step_at, self._tokens_before = now, self.totals.tokens_generated
+        self.last = LastStep(
+            reward_mean=mean,
+            lag_newest=max(lag(consumed_at, s.last_version) for s in samples),
+            lag_oldest=oldest,
+            tokens_per_second=generated / seconds if seconds > 0 else 0.0,
+            response_tokens_mean=sum(responses) / len(responses),
+            **{k: v for k, v in metrics.items() if k in _FROM_TRAINER},
+        )
+        if command.expert_counts:
+            self.expert_counts = command.expert_counts
+            self.experts = ExpertCounters(max_over_mean=max_over_mean(command.expert_counts))
+        return {
+            **metrics,
+            **self.last.model_dump(),
+            "step": command.step,
+            "version": command.version,
+            "seconds": seconds,
+            "train_seconds": now - command.issued_at,
+            "reward_std": (sum((r - mean) ** 2 for r in rewards) / len(rewards)) ** 0.5,
+            "exact_match": sum(s.exact for s in samples) / len(samples),
+            "no_eos_share": sum(s.finish_reason != "eos" for s in samples) / len(samples),
+            "response_tokens_max": max(responses),
+            "experts_max_over_mean": self.experts.max_over_mean,
+        }
+
+    def _pad(self, batch: Batch) -> None:
+        """Bytes the batch would take as two rectangles: token ids, and log-probabilities of responses."""
+        samples = batch.samples.values()
+        prompt, response = max(s.prompt_tokens for s in samples), max(s.response_tokens for s in samples)
+        row = (prompt + response) * TOKEN_BYTES + response * LOGPROB_BYTES
+        queue = self.totals.queue
+        self.totals.queue = queue.model_copy(update={"padded_bytes": queue.padded_bytes + len(samples) * row})
+
+
+_FROM_TRAINER = {"loss", "grad_norm", "clip_fraction", "kl", "importance_ratio_mean"}
+
+
+def max_over_mean(counts: Sequence[Sequence[int]]) -> float:
+    """Expert load: per layer max / mean over experts, averaged over the layers that saw tokens (placement.md P5)."""
+    ratios = [max(layer) * len(layer) / sum(layer) for layer in counts if sum(layer)]
+    return sum(ratios) / len(ratios) if ratios else 0.0
