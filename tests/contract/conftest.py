@@ -135,23 +135,35 @@ def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
 StoreFactory = Callable[..., BaseStore]
 
 
+@pytest.fixture(scope="session")
+def plain_client(cluster: Cluster) -> Iterator[BaseStore]:
+    """A client without special options: connecting and closing take a second, so the tests share it."""
+    client = cluster.client("job")
+    yield client
+    client.close()
+
+
 @pytest.fixture(params=["memory", pytest.param("mooncake", marks=pytest.mark.processes)])
 def open_store(request: pytest.FixtureRequest) -> Iterator[StoreFactory]:
     """Makes clients of one pool of SEGMENT_BYTES; closes them, and leaves the pool empty."""
     stores: list[BaseStore] = []
     pool = MemoryPool(capacity=SEGMENT_BYTES)
     running: Cluster | None = request.getfixturevalue("cluster") if request.param == "mooncake" else None
+    plain: BaseStore | None = request.getfixturevalue("plain_client") if running else None
 
     def make(uid: str = "job", **options: Any) -> BaseStore:
-        options = {"budgets": BUDGETS, **options}
         if running is None:
-            stores.append(MemoryStore(uid=uid, pool=pool, **options))
+            stores.append(MemoryStore(uid=uid, pool=pool, **{"budgets": BUDGETS, **options}))
+        elif plain and uid == "job" and not options and plain not in stores:
+            stores.append(plain)
         else:
             stores.append(running.client(uid, **options))
         return stores[-1]
 
     yield make
-    for uid in {store._root for store in stores}:
-        make(uid=uid.rstrip("/")).sweep("")
     for store in stores:
-        store.close()
+        if store._open:
+            store.sweep("")
+    for store in stores:
+        if store is not plain:
+            store.close()

@@ -159,7 +159,7 @@ def test_k6_a_job_without_a_uid_is_refused(open_store: StoreFactory) -> None:
 
 
 def test_k11_every_call_after_close_is_an_error(open_store: StoreFactory) -> None:
-    store = open_store()
+    store = open_store(uid="closed")
     store.close()
     store.close()
     calls: list[Callable[[], object]] = [
