@@ -28,6 +28,8 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run an RLJob on this machine, without a cluster")
     run.add_argument("file", type=Path, help="YAML file with one RLJob")
     run.add_argument("--runs", type=Path, default=Path("runs"), help="folder of run directories (default: runs)")
+    run.add_argument("--quiet", action="store_true", help="print warnings and the summary only")
+    run.add_argument("--fresh", action="store_true", help="keep an earlier run under another name and begin anew")
     run.set_defaults(handler=_run)
 
     validate = commands.add_parser("validate", help="check RLJob files as the API server and the workers would")

@@ -1,0 +1,113 @@
+"""The run directory of one job, `runs/<job>`: who owns it, what job it holds, where everything lies."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from rljob_core.api import RLJob
+from rljob_core.errors import InvalidInputError
+from rljob_core.lifecycle.text import rfc3339
+from rljob_operator.substrates.processes import Places
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """The job a run directory holds. created_at: unix seconds."""
+
+    job: RLJob
+    created_at: float
+
+
+class RunDirectory:
+    """Paths below `runs/<job>`; one supervisor at a time holds its lock."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.resolve()
+        self.job_file = self.path / "job.json"
+        self.memory_file = self.path / "memory.json"
+        self.status_file = self.path / "status.json"
+        self.events_file = self.path / "lifecycle.jsonl"
+        self.summary_file = self.path / "summary.json"
+        self.report_file = self.path / "report.html"
+        self._lock: TextIO | None = None
+
+    def places(self, job: RLJob, folder: Path) -> Places:
+        """Where a run keeps things. folder: of the RLJob file."""
+        volume = job.spec.checkpoint.volume
+        host_path = volume.host_path if volume else None
+        return Places(
+            run=self.path,
+            checkpoints=(folder / host_path.path).resolve() if host_path else self.path / "checkpoints",
+            logs=self.path / "logs",
+            words=self.path / "words",
+            job_file=self.job_file,
+            token_file=self.path / "token",
+            code=folder.resolve(),
+        )
+
+    def lock(self) -> None:
+        """Hold the directory until this process ends, however it ends. Raises InvalidInputError when another does."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        handle = (self.path / "lock").open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.seek(0)
+            owner = handle.read().strip() or "unknown"
+            handle.close()
+            remedy = f"wait for it to end, stop it (kill {owner}), or choose another --runs"
+            raise InvalidInputError("--runs", str(self.path), f"is in use by process {owner}", remedy) from None
+        handle.truncate(0)
+        handle.write(f"{os.getpid()}\n")
+        handle.flush()
+        self._lock = handle
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def identity(self) -> Identity | None:
+        """The job begun here; None in a new directory."""
+        if not self.job_file.exists():
+            return None
+        body = json.loads(self.job_file.read_text(encoding="utf-8"))
+        return Identity(job=RLJob.from_object(body), created_at=float(body["metadata"]["createdAt"]))
+
+    def begin(self, identity: Identity) -> None:
+        """Write the document workers read; it is also what a later command compares its spec with."""
+        body = identity.job.to_wire()
+        body["metadata"] |= {"creationTimestamp": rfc3339(identity.created_at), "createdAt": identity.created_at}
+        write_atomically(self.job_file, json.dumps(body, indent=1))
+
+    def write_token(self, path: Path, token: str) -> None:
+        """Readable by this user only."""
+        path.unlink(missing_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(token)
+
+    def move_aside(self) -> Path | None:
+        """Rename to `<name>.1`, `.2`, …; None when there is nothing to keep. The lock must not be held."""
+        if self.identity() is None:
+            return None
+        number = 1
+        while (target := self.path.with_name(f"{self.path.name}.{number}")).exists():
+            number += 1
+        self.path.rename(target)
+        return target
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Old content or new content, never a part, also after a crash."""
+    temporary = path.with_suffix(path.suffix + ".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
