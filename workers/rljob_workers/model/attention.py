@@ -77,7 +77,7 @@ class Cached:
         keys, values = self.cache[layer, 0], self.cache[layer, 1]
         keys[self.rows, :, self.positions] = k_BTKD.squeeze(1)
         values[self.rows, :, self.positions] = v_BTKD.squeeze(1)
-        q_BKGD = q_BTAD.view(rows, keys.shape[1], -1, dim)
+        q_BKGD = q_BTAD.view(rows, keys.shape[1], heads // keys.shape[1], dim)
         scores = (q_BKGD @ keys.transpose(2, 3)).mul_(dim**-0.5).masked_fill_(self.unseen, float("-inf"))
         return (_softmax(scores) @ values).view(rows, 1, heads * dim)
 

@@ -169,10 +169,10 @@ class _SelfAttention(nn.Module):
         self.k_norm = _Norm(c.head_dim, c.rms_norm_eps)
 
     def forward(self, x_BTH: Tensor, layer: int, cos: Tensor, sin: Tensor, attention: Attention) -> Tensor:
-        heads = (*x_BTH.shape[:2], -1, self.head_dim)
-        q = rotary(self.q_norm(self.q_proj(x_BTH).view(heads)), cos, sin)
-        k = rotary(self.k_norm(self.k_proj(x_BTH).view(heads)), cos, sin)
-        out: Tensor = self.o_proj(attention(layer, q, k, self.v_proj(x_BTH).view(heads)))
+        heads = (-1, self.head_dim)
+        q = rotary(self.q_norm(self.q_proj(x_BTH).unflatten(-1, heads)), cos, sin)
+        k = rotary(self.k_norm(self.k_proj(x_BTH).unflatten(-1, heads)), cos, sin)
+        out: Tensor = self.o_proj(attention(layer, q, k, self.v_proj(x_BTH).unflatten(-1, heads)))
         return out
 
 

@@ -185,7 +185,7 @@ class TorchEngine:
         if self.group is None:
             return chunks, pending, in_flight
         every = torch.zeros(dist.get_world_size(self.group), 3, dtype=torch.int64)
-        mine = torch.tensor([chunks, pending, in_flight])
+        mine = torch.tensor([[chunks, pending, in_flight]])
         dist.all_gather_into_tensor(every, mine, group=self.group)
         return int(every[:, 0].max()), bool(every[:, 1].any()), int(every[:, 2].sum())
 
