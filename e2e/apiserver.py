@@ -26,7 +26,7 @@ STOP_S = 10.0
 
 
 def find_binaries(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Folder holding `etcd` and `kube-apiserver`: $RLJOB_KUBE_BINARIES, else one below ~/.cache/rljob; None if absent."""
+    """Folder with `etcd` and `kube-apiserver`: $RLJOB_KUBE_BINARIES, else one below ~/.cache/rljob; None if absent."""
     cache = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rljob"
     named = environ.get(ENV_BINARIES)
     folders = [Path(named)] if named else sorted({found.parent for found in cache.glob("**/kube-apiserver")})
@@ -109,17 +109,17 @@ class ApiServer:
             "--disable-admission-plugins=ServiceAccount",
             *self._extra_args,
         )
-        self._write_kubeconfig()
         self._wait_ready()
+        self._write_kubeconfig(certificates / "apiserver.crt")
 
     def _spawn(self, program: str, *args: str) -> None:
         with (self._folder / f"{program}.log").open("wb") as log:
             command = ["setpriv", "--pdeathsig", "KILL", str(self._binaries / program), *args]
             self._processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder))
 
-    def _write_kubeconfig(self) -> None:
-        """JSON is YAML. The server's certificate is made at its start and only ever seen on loopback."""
-        cluster = {"server": self.url, "insecure-skip-tls-verify": True}
+    def _write_kubeconfig(self, certificate: Path) -> None:
+        """JSON is YAML. The server made its certificate, chain included, at its start."""
+        cluster = {"server": self.url, "certificate-authority": str(certificate)}
         config = {
             "apiVersion": "v1",
             "kind": "Config",

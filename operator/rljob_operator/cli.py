@@ -50,7 +50,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _validate(args: argparse.Namespace) -> int:
-    """One line a problem: FILE:LINE: field: value, problem and remedy."""
+    """One line a problem: FILE:LINE: field: value, problem and remedy. No line where another file is at fault."""
     from rljob_operator.validation import check_file
 
     refused = False
@@ -63,7 +63,8 @@ def _validate(args: argparse.Namespace) -> int:
             continue
         for report in reports:
             for problem in report.problems:
-                print(f"{path}:{report.line_of(problem)}: {problem}")
+                line = f":{report.line_of(problem)}" if problem.path else ""
+                print(f"{path}{line}: {problem}")
             refused |= bool(report.problems)
             for unchecked in report.unchecked:
                 print(f"{path}: not checked, cannot be read here: {unchecked}")

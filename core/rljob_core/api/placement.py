@@ -77,7 +77,7 @@ class ExternalStore(Document):
     """A MooncakeStore someone else runs; the job sweeps its own keys at the end."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        shaped("masterAddress", "([-.A-Za-z0-9]+|[[][0-9a-f:.]+[]]):[1-9][0-9]{0,4}", "write host:port"),
+        shaped("masterAddress", r"([-.A-Za-z0-9]+|\[[0-9a-f:.]+\]):[1-9][0-9]{0,4}", "write host:port"),
     )
 
     master_address: Text

@@ -78,8 +78,8 @@ def only_yet(field: str, value: str) -> Rule:
 
 
 def shaped(field: str, pattern: str, remedy: str, *, optional: bool = False) -> Rule:
-    """A string that matches the whole of an RE2 pattern (no backslashes: a CEL literal wants them doubled)."""
-    test = f"self.{field}.matches('^({pattern})$')"
+    """A string that matches the whole of a regular expression that RE2 and Rust read alike."""
+    test = f"self.{field}.matches(r'^({pattern})$')"
     return Rule(
         rule=f"!has(self.{field}) || {test}" if optional else test,
         message=f"'{field} is \"%s\": {remedy}'.format([self.{field}])",

@@ -1,0 +1,136 @@
+"""`rljob validate` and a real API server agree: accepted or refused, and which fields.
+
+Runs on the cluster of $KUBECONFIG, else on a bare API server of its own. Nothing is stored: dry run on the server.
+"""
+
+import copy
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apiserver import ApiServer, find_binaries
+from kubernetes.client import ApiException, CustomObjectsApi
+from kubernetes.config import new_client_from_config
+
+from rljob_core import names
+from rljob_operator.crd import definition_yaml
+from rljob_operator.validation import admit
+from rljob_operator.yaml_loader import AmbiguousWord, load_file
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parents[1]
+BAD = sorted((ROOT / "tests/samples/bad").glob("*.yaml"))
+GOOD = sorted((ROOT / "manifests/samples").glob("*.yaml")) + sorted((ROOT / "tests/samples/unfit").glob("*.yaml"))
+TABLE = load_file(ROOT / "tests/samples/rules.yaml")[0].body
+
+CAUSE = re.compile(r"(?:^\* |is invalid: )([\w.\[\]]+): ", re.MULTILINE)
+STRICT = re.compile(r'unknown field "([^"]+)"')
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A cluster that serves our CRD."""
+    given = os.environ.get("KUBECONFIG")
+    if given:
+        yield _with_definition(given)
+        return
+    binaries = find_binaries()
+    if binaries is None:
+        pytest.skip("no KUBECONFIG, and no etcd and kube-apiserver binaries")
+    with ApiServer(binaries, tmp_path_factory.mktemp("apiserver")) as server:
+        yield _with_definition(str(server.kubeconfig))
+
+
+def _with_definition(kubeconfig: str) -> str:
+    applied = _kubectl(kubeconfig, "apply", "-f", "-", text=definition_yaml())
+    assert applied.returncode == 0, applied.stderr
+    _kubectl(kubeconfig, "wait", "--for=condition=Established", "crd/rljobs.rljob.dev", "--timeout=30s")
+    return kubeconfig
+
+
+def _kubectl(kubeconfig: str, *args: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = ["kubectl", f"--kubeconfig={kubeconfig}", *args]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+def refused_by_server(kubeconfig: str, text: str) -> set[str]:
+    """Fields the API server names; empty when it accepts."""
+    done = _kubectl(kubeconfig, "apply", "--dry-run=server", "-f", "-", text=text)
+    if done.returncode == 0:
+        return set()
+    fields = set(STRICT.findall(done.stderr)) or set(CAUSE.findall(done.stderr))
+    assert fields, f"refused, but no field found in: {done.stderr}"
+    return fields
+
+
+def refused_by_us(body: dict[str, Any]) -> set[str]:
+    return {problem.field for problem in admit(body).problems}
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
+def test_bad_samples_are_refused_alike(kubeconfig: str, path: Path) -> None:
+    text = path.read_text()
+    expected = set(re.findall(r"^# refused: (\S+)$", text, re.MULTILINE))
+    assert refused_by_server(kubeconfig, text) == refused_by_us(load_file(path)[0].body) == expected
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_good_samples_are_accepted_alike_and_stored_as_we_store_them(kubeconfig: str, path: Path) -> None:
+    done = _kubectl(kubeconfig, "apply", "--dry-run=server", "-o", "json", "-f", str(path))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["spec"] == admit(load_file(path)[0].body).body["spec"]
+
+
+@pytest.fixture(scope="module")
+def api(kubeconfig: str) -> Iterator[CustomObjectsApi]:
+    with new_client_from_config(kubeconfig) as client:
+        yield CustomObjectsApi(client)
+
+
+@pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: ",".join(f"{k}={v}" for k, v in case["set"].items()))
+def test_every_rule_gives_the_same_verdict(api: CustomObjectsApi, case: dict[str, Any]) -> None:
+    body = patched(case["set"])
+    assert refused_on_create(api, _as_kubectl_reads(body)) == refused_by_us(body) == set(case.get("refused", ()))
+
+
+def refused_on_create(api: CustomObjectsApi, body: dict[str, Any]) -> set[str]:
+    """Fields a create request names; nearer to the server than kubectl, which drops nulls itself."""
+    try:
+        api.create_namespaced_custom_object(
+            names.GROUP, names.VERSION, "default", names.PLURAL, body, dry_run="All", field_validation="Strict"
+        )
+    except ApiException as error:
+        status = json.loads(error.body)
+        causes = {cause["field"] for cause in status.get("details", {}).get("causes", ())}
+        return causes - {"<nil>"} or set(STRICT.findall(status["message"]))
+    return set()
+
+
+def patched(changes: dict[str, Any]) -> dict[str, Any]:
+    """The base object with dotted fields set; a missing parent is made."""
+    body = copy.deepcopy(TABLE["base"])
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        node = body
+        for key in parents:
+            node = node.setdefault(key, {})
+        node[last] = value
+    return body
+
+
+def _as_kubectl_reads(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _as_kubectl_reads(child) for key, child in value.items()}
+        case list():
+            return [_as_kubectl_reads(item) for item in value]
+        case AmbiguousWord():
+            return value.boolean
+        case _:
+            return value
