@@ -5,7 +5,6 @@ It is never restarted here: a master that died has lost every key, so the job go
 
 from __future__ import annotations
 
-import ctypes
 import ipaddress
 import logging
 import signal
@@ -18,6 +17,7 @@ from rljob_core.api.placement import DevicePreset
 from rljob_workers.context import Context, split_address
 from rljob_workers.kv_store.health import service_ready
 from rljob_workers.kv_store.mooncake import master_binary
+from rljob_workers.parent import die_with_parent
 
 READY_S = 30.0
 LEASE_MS = 10_000
@@ -25,7 +25,6 @@ CLIENT_TTL_S = 10
 NPU_CLIENT_TTL_S = 60
 """NPU nodes: binding threads to cores at start delays a live client's pings past 10 s (vllm-ascend FAQ)."""
 
-_PR_SET_PDEATHSIG = 1
 _log = logging.getLogger(__name__)
 
 
@@ -35,7 +34,7 @@ def main(context: Context) -> int:
     npu = context.spec.scheduling.device is DevicePreset.NPU
     child = subprocess.Popen(
         command(master_binary(), host, port, context.store_metrics_port, NPU_CLIENT_TTL_S if npu else CLIENT_TTL_S),
-        preexec_fn=_die_with_parent,
+        preexec_fn=lambda: die_with_parent({}),
     )
 
     def forward(signum: int, frame: FrameType | None) -> None:
@@ -82,8 +81,3 @@ def _wait_ready(child: subprocess.Popen[bytes], host: str, metrics_port: int) ->
             return True
         time.sleep(0.05)
     return False
-
-
-def _die_with_parent() -> None:
-    """In the child: the kernel kills it when this process is gone, however that ended."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

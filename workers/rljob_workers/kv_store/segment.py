@@ -7,7 +7,6 @@ import signal
 import time
 from types import FrameType
 
-from rljob_core.api.placement import ManagedStore
 from rljob_workers.context import Context, split_address
 from rljob_workers.kv_store.health import service_ready
 from rljob_workers.kv_store.mooncake import MooncakeSegment
@@ -25,7 +24,8 @@ class _Stopped(BaseException):
 
 def main(context: Context) -> int:
     """Exit code 0 after a signal, with the segment deregistered; 1 when the master stayed away."""
-    managed = context.spec.kv_store.managed or ManagedStore()
+    managed = context.spec.kv_store.managed_store
+    assert managed is not None, "an external store has no store processes"
     segment: MooncakeSegment | None = None
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, _stop)
