@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable
 
 import aiohttp
-from pydantic import ValidationError
 
 from rljob_core.api.directive import Directive
 from rljob_core.api.report import REPORT_LIMIT_BYTES, Report
@@ -110,12 +109,7 @@ class JobClient:
                 self._received()
                 return
             body = await _read(response)
-        try:
-            report = Report.model_validate_json(body)
-        except ValidationError as error:
-            Report.check_version(_as_dict(body))
-            raise CoordinatorRefusedError(f"GET {url}: not a Report: {error.error_count()} errors") from error
-        Report.check_version({"protocolMajor": report.protocol_major})
+        report = _parse(body, url)
         news = self.report is None or report.sequence != self.report.sequence
         self.report = report
         self._received()
@@ -150,9 +144,12 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     return body
 
 
-def _as_dict(body: bytes) -> dict[str, object]:
+def _parse(body: bytes, url: str) -> Report:
+    """The version is looked at first: another major may look quite different."""
     try:
         value = json.loads(body)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        if isinstance(value, dict):
+            Report.check_version(value)
+        return Report.model_validate(value)
+    except ValueError as error:
+        raise CoordinatorRefusedError(f"GET {url}: not a Report: {str(error)[:300]}") from error

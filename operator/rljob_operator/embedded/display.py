@@ -1,4 +1,4 @@
-"""What the person in front of `rljob run` sees: a live panel on a terminal, plain lines elsewhere, or next to nothing."""
+"""What the person in front of `rljob run` sees: a live panel on a terminal, plain lines elsewhere, or hardly any."""
 
 from __future__ import annotations
 

@@ -1,0 +1,244 @@
+"""The pass, against a substrate in memory: order of writes, restarts between any two calls, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from rljob_core.api import RLJob
+from rljob_core.api.report import Report
+from rljob_core.api.status import Phase, RLJobStatus
+from rljob_core.lifecycle.model import ApplyError, Memory, ObservedWorkload, WorkloadPhase
+from rljob_core.names import Role
+from rljob_operator.reconcile import CONCURRENT_CALLS, Circumstances, Reconciler
+
+JOB = RLJob.from_object(
+    {
+        "metadata": {"name": "demo", "uid": "u1"},
+        "spec": {"model": {"path": "/m"}, "data": {}, "reward": {}, "algorithm": {}, "rollout": {"groups": 3}},
+    }
+)
+
+
+class KilledError(Exception):
+    """The operator dies here."""
+
+
+class Cluster:
+    """Substrate, MemoryStore, StatusWriter, EventPoster and Links in one; `calls` is what was asked, in order."""
+
+    def __init__(self):
+        self.pods = {}
+        self.memory = Memory()
+        self.status = RLJobStatus()
+        self.report = None
+        self.calls = []
+        self.refuse = {}
+        self.ever = []
+        self.dies_at = None
+        self.attended = []
+        self.at_once = 0
+        self.most_at_once = 0
+        self.now = 1000.0
+
+    def _call(self, *what):
+        if self.dies_at == len(self.calls):
+            raise KilledError
+        self.calls.append(what)
+
+    async def observe(self, job):
+        return tuple(self.pods.values())
+
+    async def prepare(self, job):
+        self._call("prepare")
+        return tuple(self.refuse.get("prepare", ()))
+
+    async def create(self, job, workload):
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        self._call("create", workload.name)
+        if workload.name in self.refuse:
+            return self.refuse[workload.name]
+        assert workload.name not in self.ever
+        self.ever.append(workload.name)
+        self.pods[workload.name] = ObservedWorkload(
+            name=workload.name,
+            role=workload.role,
+            index=workload.index,
+            attempt=workload.attempt,
+            uid=f"u-{workload.name}",
+            phase=WorkloadPhase.RUNNING,
+            ready=True,
+        )
+        return None
+
+    async def delete(self, job, name, grace_s):
+        self._call("delete", name)
+        if name in self.refuse:
+            return self.refuse[name]
+        self.pods.pop(name, None)
+        return None
+
+    def coordinator_url(self, job):
+        return "http://coordinator"
+
+    async def load(self, job):
+        return self.memory
+
+    async def save(self, job, memory):
+        self._call("save")
+        self.memory = memory
+
+    async def write(self, job, status):
+        self._call("status", status.phase)
+        self.status = status
+
+    async def post(self, job, event):
+        self._call("event", event.reason)
+
+    def attend(self, job, attempt, url):
+        self.attended.append((attempt, url))
+
+    def latest(self, job):
+        return self.report, ""
+
+    def direct(self, job, directive):
+        self.directive = directive
+
+    def fail(self, name):
+        self.pods[name] = replace(self.pods[name], phase=WorkloadPhase.FAILED, ready=False, exit_code=1)
+
+    def operator(self):
+        return Reconciler(substrate=self, memories=self, statuses=self, events=self, links=self, clock=lambda: self.now)
+
+    async def pass_(self, operator):
+        return await operator.reconcile(JOB, self.status, Circumstances(created_at=1000.0))
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+async def test_memory_before_action_status_after_it_events_last(cluster):
+    await cluster.pass_(cluster.operator())
+    kinds = [call[0] for call in cluster.calls]
+    assert kinds == ["save", "prepare", *["create"] * 8, "status", "event"]
+
+
+async def test_nothing_new_nothing_written(cluster):
+    operator = cluster.operator()
+    for _ in range(3):
+        await cluster.pass_(operator)
+    cluster.report = Report(sequence=1)
+    for _ in range(3):
+        await cluster.pass_(operator)
+    assert cluster.status.phase is Phase.RUNNING
+    cluster.calls.clear()
+    cluster.now += 100
+    await cluster.pass_(operator)
+    assert cluster.calls == []
+
+
+async def test_progress_alone_does_not_write_memory(cluster):
+    operator = cluster.operator()
+    cluster.report = Report(sequence=1)
+    for _ in range(3):
+        await cluster.pass_(operator)
+    cluster.calls.clear()
+    cluster.now += 100
+    cluster.report = Report(sequence=2, step=3)
+    await cluster.pass_(operator)
+    assert [call[0] for call in cluster.calls] == ["status"]
+
+
+async def test_b3_refusal_reaches_the_status_in_the_next_pass_at_once(cluster):
+    operator = cluster.operator()
+    name = "demo-rollout-2"
+    cluster.refuse[name] = ApplyError(action="create", name=name, reason="QuotaExceeded", message="exceeded quota")
+    plan = await cluster.pass_(operator)
+    assert plan.requeue_after == 0
+    await cluster.pass_(operator)
+    assert cluster.status.reason == "QuotaExceeded"
+    assert "exceeded quota" in cluster.status.message
+    del cluster.refuse[name]
+    cluster.now += 5
+    await cluster.pass_(operator)
+    cluster.report = Report(sequence=1)
+    await cluster.pass_(operator)
+    assert cluster.status.phase is Phase.RUNNING
+
+
+async def test_refused_preparation_creates_nothing(cluster):
+    operator = cluster.operator()
+    error = ApplyError(action="prepare", name="t", reason="InvalidTemplate", message="no such field", field="spec.x")
+    cluster.refuse["prepare"] = [error]
+    await cluster.pass_(operator)
+    await cluster.pass_(operator)
+    assert cluster.pods == {}
+    assert (cluster.status.phase, cluster.status.reason) == (Phase.FAILED, "InvalidTemplate")
+
+
+async def test_creation_is_concurrent_but_bounded(cluster):
+    many = JOB.model_copy(
+        update={"spec": JOB.spec.model_copy(update={"rollout": JOB.spec.rollout.model_copy(update={"groups": 60})})}
+    )
+    await cluster.operator().reconcile(many, cluster.status, Circumstances(created_at=1000.0))
+    assert len(cluster.pods) == 65
+    assert 1 < cluster.most_at_once <= CONCURRENT_CALLS
+
+
+async def test_status_is_written_even_when_an_action_raised(cluster):
+    async def broken(job, workload):
+        raise ConnectionError("API server gone")
+
+    cluster.create = broken
+    with pytest.raises(ConnectionError):
+        await cluster.pass_(cluster.operator())
+    assert ("status", Phase.PROVISIONING) in cluster.calls
+
+
+async def test_only_the_running_coordinator_of_this_attempt_is_listened_to(cluster):
+    operator = cluster.operator()
+    await cluster.pass_(operator)
+    await cluster.pass_(operator)
+    assert cluster.attended == [(0, None), (0, "http://coordinator")]
+    cluster.fail("demo-trainer-0")
+    await cluster.pass_(operator)
+    await cluster.pass_(operator)
+    assert cluster.attended[-1] == (1, None)
+
+
+async def live_through(cluster, operator):
+    """From nothing to Running, a trainer lost, Running again."""
+    for _ in range(3):
+        await cluster.pass_(operator)
+    cluster.report = Report(sequence=1)
+    await cluster.pass_(operator)
+    if "demo-trainer-0" in cluster.pods and not cluster.memory.attempt:
+        cluster.fail("demo-trainer-0")
+    for _ in range(3):
+        await cluster.pass_(operator)
+    cluster.now += 10
+    for _ in range(3):
+        await cluster.pass_(operator)
+
+
+async def test_killed_after_any_call_ends_the_same(cluster):
+    await live_through(cluster, cluster.operator())
+    reference = (sorted(cluster.pods), cluster.status.phase, cluster.status.restarts, sorted(cluster.ever))
+    for cut in range(len(cluster.calls)):
+        again = Cluster()
+        again.dies_at = cut
+        operator = again.operator()
+        with pytest.raises(KilledError):
+            await live_through(again, operator)
+        again.dies_at = None
+        await live_through(again, again.operator())
+        result = (sorted(again.pods), again.status.phase, again.status.restarts, sorted(again.ever))
+        assert result == reference, f"killed before call {cut}"
+        assert all(pod.role in Role for pod in again.pods.values())
