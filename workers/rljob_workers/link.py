@@ -18,10 +18,10 @@ from typing import Any, Self, TypeVar
 
 import aiohttp
 import msgpack
+
 from rljob_core.api.directive import StageName
 from rljob_core.api.messages import Goodbye, Heartbeat, Message, Register, Registered, Span
 from rljob_core.errors import CoordinatorGoneError, InvalidInputError, RefusedError, RLJobError
-
 from rljob_workers.context import Context
 
 Reply = TypeVar("Reply", bound=Message)

@@ -68,10 +68,14 @@ class Sampling:
         return self.evaluation if number >= EVALUATION_BASE else self.training
 
     def take(self, who: Consumer, room: int, in_flight: int, now: float, *, training: bool) -> RolloutWork | None:
-        """Prefill first, in large batches; then samples. training: False while only an evaluation may go out."""
+        """Prefill first, in large batches, unless enough samples are ready to fill the room; then samples.
+
+        training: False while only an evaluation may go out.
+        """
         lanes = [self.evaluation, self.training] if training else [self.evaluation]
         for lane in lanes:
-            work = self._take_prompts(lane, who, now)
+            enough = not self.settings.deterministic and lane.samples.ready() >= room
+            work = None if enough else self._take_prompts(lane, who, now)
             if work is not None:
                 return work
         for lane in lanes:
@@ -83,7 +87,9 @@ class Sampling:
     def _take_prompts(self, lane: Lane, who: Consumer, now: float) -> RolloutWork | None:
         table, partition = lane.prompts, self._partition(who)
         room = self.settings.prefill_prompts
-        count = room if self.settings.deterministic else _share(table, who, room)
+        count = room
+        if not self.settings.deterministic:
+            count = -(-_share(lane, who, room * lane.group_size) // lane.group_size)
         leased = table.lease(who.worker, count, now, self.settings.lease_s, partition)
         if not leased.rows:
             return None
@@ -105,7 +111,7 @@ class Sampling:
             if in_flight or any(x.prompts.ready(partition) + x.prompts.held_by(who.worker) for x in self._lanes):
                 return None
         else:
-            count = _share(table, who, room)
+            count = _share(lane, who, room)
         leased = table.lease(who.worker, count, now, self.settings.lease_s, partition)
         if not leased.rows:
             return None
@@ -176,7 +182,9 @@ class Sampling:
             )
 
     def take_reward(self, who: Consumer, room: int, now: float) -> RewardWork | None:
-        leased = self.rewards.lease(who.worker, _share(self.rewards, who, room), now, self.settings.lease_s)
+        held = [self.rewards.held_by(worker) for worker in who.peers]
+        count = fair_share(self.rewards.ready(), held, self.rewards.held_by(who.worker), room)
+        leased = self.rewards.lease(who.worker, count, now, self.settings.lease_s)
         if not leased.rows:
             return None
         samples = [self._batch_of[row].samples[row] for row in leased.rows]
@@ -240,6 +248,8 @@ class Sampling:
         return out
 
 
-def _share(table: Table, who: Consumer, room: int) -> int:
-    held = [table.held_by(worker) for worker in who.peers]
-    return fair_share(table.ready(), held, table.held_by(who.worker), room)
+def _share(lane: Lane, who: Consumer, room: int) -> int:
+    """Samples a group takes of a lane; prompts still in prefill count as the samples they will become."""
+    size, prompts, samples = lane.group_size, lane.prompts, lane.samples
+    held = {w: samples.held_by(w) + size * prompts.held_by(w) for w in who.peers}
+    return fair_share(samples.ready() + size * prompts.ready(), list(held.values()), held[who.worker], room)

@@ -1,0 +1,56 @@
+"""The journal on disk: appended in order, fsynced in a thread, awaited before an answer may leave."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rljob_core.journal import FILE_NAME, Replay, encode, replay
+
+
+def read(directory: Path) -> Replay:
+    """What the journal of a directory says; an empty one where there is none. Raises JournalError."""
+    path = directory / FILE_NAME
+    return replay(path.read_bytes() if path.exists() else b"")
+
+
+class JournalFile:
+    """append() never blocks; synced() returns once everything appended so far is on disk. clock: unix seconds."""
+
+    def __init__(self, directory: Path, whole_bytes: int, clock: Callable[[], float]) -> None:
+        """whole_bytes: length of the readable part; a torn line after it is cut off."""
+        directory.mkdir(parents=True, exist_ok=True)
+        self._clock = clock
+        self._file = os.open(directory / FILE_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        os.ftruncate(self._file, whole_bytes)
+        os.lseek(self._file, 0, os.SEEK_END)
+        self._pending: list[bytes] = []
+        self._appended = self._written = 0
+        self._lock = asyncio.Lock()
+
+    def append(self, record: dict[str, Any]) -> None:
+        self._pending.append(encode(record | {"time": round(self._clock(), 3)}))
+        self._appended += 1
+
+    async def synced(self) -> None:
+        """Raises OSError when the disk refuses: nothing may be used then."""
+        wanted = self._appended
+        while self._written < wanted:
+            async with self._lock:
+                if self._written >= wanted:
+                    return
+                lines, self._pending = self._pending, []
+                await asyncio.to_thread(self._write, b"".join(lines))
+                self._written += len(lines)
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._file, view) :]
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        os.close(self._file)

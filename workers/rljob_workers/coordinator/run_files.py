@@ -1,0 +1,61 @@
+"""What a run leaves for people: metrics.jsonl, samples.jsonl, timeline.jsonl, TensorBoard events, summary.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from tensorboardX import SummaryWriter
+
+from rljob_core.api.messages import Span
+from rljob_core.session import Worker
+
+EVENTS = "events"
+NOT_PLOTTED = {"step", "version", "time"}
+
+
+class RunFiles:
+    """Files of one run directory, appended to over restarts; lines are flushed as they are written."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._metrics = _append(directory / "metrics.jsonl")
+        self._samples = _append(directory / "samples.jsonl")
+        self._timeline = _append(directory / "timeline.jsonl")
+        self._events = SummaryWriter(logdir=str(directory / EVENTS))
+
+    def metrics(self, values: Mapping[str, float], group: str, now: float) -> None:
+        """One line, and one point a metric; group: `train` or `evaluation`."""
+        _line(self._metrics, {"kind": group, "time": round(now, 3), **values})
+        for name, value in values.items():
+            if name not in NOT_PLOTTED:
+                self._events.add_scalar(f"{group}/{name}", value, int(values["step"]), walltime=now)
+
+    def samples(self, samples: Sequence[Mapping[str, Any]]) -> None:
+        for sample in samples:
+            _line(self._samples, sample)
+
+    def spans(self, worker: Worker, spans: Sequence[Span]) -> None:
+        """Finished stages of one process: start and end in unix seconds."""
+        process = {"process": f"{worker.role}-{worker.rank}", "role": str(worker.role), "pod": worker.pod}
+        for span in spans:
+            _line(self._timeline, process | span.model_dump())
+
+    def summary(self, values: Mapping[str, Any]) -> None:
+        (self._directory / "summary.json").write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+    def close(self) -> None:
+        self._events.close()
+        for file in (self._metrics, self._samples, self._timeline):
+            file.close()
+
+
+def _append(path: Path) -> TextIO:
+    return path.open("a", encoding="utf-8", buffering=1)
+
+
+def _line(file: TextIO, values: Mapping[str, Any]) -> None:
+    file.write(json.dumps(values, ensure_ascii=False) + "\n")
