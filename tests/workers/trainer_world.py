@@ -77,7 +77,6 @@ def train(layout: Layout, rank: int, ep_group: dist.ProcessGroup | None, *, dete
     learner.keep_reference(initial_tensors(CONFIG, seed=1))
     numbers = []
     for step in range(STEPS):
-        learner.history.remember(step, policy)
         result = learner.train(batches(step, rank, layout.world), step, version=step)
         counts = torch.tensor(result.expert_counts, dtype=torch.float64).flatten()
         numbers.append(torch.cat((torch.tensor(list(result.metrics.values()), dtype=torch.float64), counts)))

@@ -30,21 +30,23 @@ class WeightHistory:
         self._tensors: dict[int, dict[str, Tensor]] = {}
 
     def remember(self, version: int, policy: Policy) -> None:
-        """Keep a host copy of the policy's tensors as `version`, forget the oldest beyond the lag."""
+        """Keep a host copy of the policy's tensors as `version` before it is updated; forget the oldest."""
         if self._keep:
             self._tensors[version] = {n: t.to("cpu", copy=True) for n, t in policy.local_tensors().items()}
             for old in sorted(self._tensors)[: -self._keep]:
                 del self._tensors[old]
 
     @torch.no_grad()
-    def rows_of_an_older_version(self, batch: Batch, current: int) -> tuple[Policy, Batch, Tensor] | None:
+    def rows_of_an_older_version(self, batch: Batch) -> tuple[Policy, Batch, Tensor] | None:
         """(policy holding an earlier version, some rows, [B] bool which of them were sampled under it), or None.
 
         All ranks call together and get the same version and number of rows (experts are spread over ranks).
         """
-        versions = [v for v in sorted(self._tensors, reverse=True) if v != current]
+        versions = sorted(self._tensors, reverse=True)
+        if not versions:
+            return None
         counts = self._host.sum_(torch.tensor([int((batch.versions_B == v).sum()) for v in versions]))
-        if not len(counts) or not counts.any():
+        if not counts.any():
             return None
         version = versions[int(counts.argmax())]
         if self._probe is None:

@@ -70,7 +70,8 @@ class Learner:
         for number, (batch, normalizer) in enumerate(zip(minibatches, self._normalizers(minibatches), strict=True)):
             batch = batch.to(self.device)
             if number == 0:
-                self._older_gap(batch, version, sums)
+                self._older_gap(batch, sums)
+                self.history.remember(version, self.policy)
             self.optimizer.gradients.zero()
             for rows in self._micro(batch):
                 loss = self._forward(rows, normalizer, sums, counts, version if number == 0 else None)
@@ -111,8 +112,8 @@ class Learner:
         return losses.taken_logprobs(logprobs_BTV, rows.targets_BT)
 
     @torch.no_grad()
-    def _older_gap(self, batch: Batch, version: int, sums: Tensor) -> None:
-        found = self.history.rows_of_an_older_version(batch, version)
+    def _older_gap(self, batch: Batch, sums: Tensor) -> None:
+        found = self.history.rows_of_an_older_version(batch)
         if found is not None:
             policy, rows, same_B = found
             logprobs_BTV = losses.vocabulary_logprobs(policy(rows.inputs_BT), self.temperature)
