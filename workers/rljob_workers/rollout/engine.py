@@ -88,6 +88,11 @@ class TorchEngine:
         """Sequences that can still be admitted on this rank."""
         return self.limits.max_sequences - self.in_flight
 
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the cache on the device; 0 asleep."""
+        return 0 if self._cache is None else self._cache.kv.nbytes + self._cache.logits_SV.nbytes
+
     def load(self, version: int) -> Mapping[str, Tensor]:
         """Enter loading; returns the local tensors (parameters and buffers) a pull must fill."""
         self._require(EngineState.LOADING, EngineState.READY)
