@@ -18,7 +18,7 @@ def fair_share(ready: int, held: Sequence[int], own: int, room: int) -> int:
     Nothing is reserved for long: a fast consumer comes back while a slow one still holds its share (rl.md 3.4).
     """
     target = -(-(ready + sum(held)) // max(1, len(held)))
-    return max(0, min(room, target - own))
+    return max(0, min(room, ready, target - own))
 
 
 def prefill_room(max_sequences: int, max_prompt_tokens: int) -> int:
