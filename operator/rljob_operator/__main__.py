@@ -23,6 +23,7 @@ async def _run(config: OperatorConfig) -> int:
 def main() -> int:
     """Exit code of the process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("kopf").setLevel(logging.WARNING)
     try:
         config = OperatorConfig.from_env(os.environ)
     except InvalidInputError as error:

@@ -18,7 +18,7 @@ from kubernetes.aio.client.api_client import ApiClient
 from rljob_core.names import GROUP, PLURAL, VERSION
 from rljob_operator.cluster.api import PAGE_LIMIT, REQUEST_TIMEOUT_S, RLJOBS, Object
 
-STREAM_S = 60.0
+STREAM_S = 60
 SILENCE_S = 75.0
 """Longer than a stream lives: only a dead connection is silent for so long."""
 
@@ -47,8 +47,8 @@ async def serve(
         else:
             seen(body)
 
-    kopf.on.login(registry=registry)(login)
-    kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(on_event)
+    kopf.on.login(registry=registry, id="login")(login)
+    kopf.on.event(GROUP, VERSION, PLURAL, registry=registry, id="enqueue")(on_event)
     await kopf.operator(
         registry=registry,
         settings=_settings(),
