@@ -120,12 +120,9 @@ class LivePanel:
         title = Text.assemble((str(status.phase), f"bold {colour}"), f"  {self._clock() - self._started:.0f} s")
         if status.phase is not Phase.RUNNING:
             title.append(f"  {status.message}", style="dim")
-        parts: list[Text | Table | ProgressBar] = [title]
+        parts: list[Text | Table] = [title]
         if report is not None:
-            parts += [
-                ProgressBar(total=max(1, report.total_steps), completed=report.step),
-                _row(figures(status, report)),
-            ]
+            parts += [_bar(report), _row(figures(status, report))]
         parts.append(self._roles())
         return Panel(Group(*parts), title="rljob", subtitle="Ctrl-C: checkpoint and stop", border_style=colour)
 
@@ -149,6 +146,13 @@ def figures(status: RLJobStatus, report: Report) -> list[tuple[str, str]]:
     if report.eval_exact_match is not None:
         out.append(("exact match", three_digits(report.eval_exact_match)))
     return out
+
+
+def _bar(report: Report) -> Table:
+    """Steps done, on a line of its own."""
+    line = Table.grid(expand=True)
+    line.add_row(ProgressBar(total=max(1, report.total_steps), completed=report.step))
+    return line
 
 
 def _row(pairs: list[tuple[str, str]]) -> Table:

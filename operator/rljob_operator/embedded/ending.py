@@ -56,7 +56,8 @@ def _first_cause(run: RunDirectory, result: Result) -> list[str]:
     if cause is None:
         return []
     log = run.path / "logs" / f"{cause.pod}.log"
-    out = [f"  first cause: {causes.sentence(cause)}"]
+    sentence = causes.sentence(cause)
+    out = [] if sentence in result.status.message else [f"  first cause: {sentence}"]
     if log.exists():
         text = log.read_text(encoding="utf-8", errors="replace").splitlines()
         out += [f"  last lines of {_short(log)}:", *(f"    {line}" for line in text[-LOG_LINES:])]

@@ -41,23 +41,23 @@ def main(args: argparse.Namespace) -> int:
         print(refused, file=sys.stderr)
         return EXIT_INVALID_INPUT
     run = RunDirectory(args.runs / job.metadata.name)
-    run.lock()
     if args.fresh:
-        run = _fresh(run, job, console)
-    known = run.identity()
-    if known is not None:
-        status = FileStatus(run).current
-        if status.phase.terminal:
-            return _already_ended(run, job, status, console)
-        _refuse_other_spec(run, known.job, job)
-    identity = known or _begin(run, job, started_at)
-    asyncio.run(_take_over(run, identity.job))
-    return _supervise(run, identity, args, console, started_at)
+        _keep_earlier(run, job, console)
+    with run.locked():
+        known = run.identity()
+        if known is not None:
+            status = FileStatus(run).current
+            if status.phase.terminal:
+                return _already_ended(run, job, status, console)
+            _refuse_other_spec(run, known.job, job)
+        identity = known or _begin(run, job, started_at)
+        return _supervise(run, identity, args, console, started_at)
 
 
 def _supervise(
     run: RunDirectory, identity: Identity, args: argparse.Namespace, console: Console, started_at: float
 ) -> int:
+    asyncio.run(_take_over(run, identity.job))
     show = display.choose(console, quiet=args.quiet, clock=time.monotonic)
     with show:
         supervisor = Supervisor(run, identity, args.file.parent, show, started_at=started_at, environ=os.environ)
@@ -85,8 +85,8 @@ async def _take_over(run: RunDirectory, job: RLJob) -> None:
         await memories.save(job, again)
 
 
-def _fresh(run: RunDirectory, job: RLJob, console: Console) -> RunDirectory:
-    """Keep the old run under another name and begin anew."""
+def _keep_earlier(run: RunDirectory, job: RLJob, console: Console) -> None:
+    """--fresh: the old run stays, under another name."""
     volume = job.spec.checkpoint.volume
     if volume is not None and volume.host_path is not None:
         raise InvalidInputError(
@@ -95,13 +95,10 @@ def _fresh(run: RunDirectory, job: RLJob, console: Console) -> RunDirectory:
             "(spec.checkpoint.volume.hostPath) may hold checkpoints that would be resumed",
             "name another directory, or another job",
         )
-    run.unlock()
-    moved = run.move_aside()
+    with run.locked():
+        moved = run.move_aside()
     if moved is not None:
         console.print(f"kept the earlier run as {moved}", markup=False, highlight=False)
-    fresh = RunDirectory(run.path)
-    fresh.lock()
-    return fresh
 
 
 def _refuse_other_spec(run: RunDirectory, old: RLJob, new: RLJob) -> None:

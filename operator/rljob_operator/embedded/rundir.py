@@ -5,9 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from rljob_core.api import RLJob
 from rljob_core.errors import InvalidInputError
@@ -34,7 +35,6 @@ class RunDirectory:
         self.events_file = self.path / "lifecycle.jsonl"
         self.summary_file = self.path / "summary.json"
         self.report_file = self.path / "report.html"
-        self._lock: TextIO | None = None
 
     def places(self, job: RLJob, folder: Path) -> Places:
         """Where a run keeps things. folder: of the RLJob file."""
@@ -50,27 +50,22 @@ class RunDirectory:
             code=folder.resolve(),
         )
 
-    def lock(self) -> None:
-        """Hold the directory until this process ends, however it ends. Raises InvalidInputError when another does."""
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory; the kernel lets go of it however this process ends. InvalidInputError: another has it."""
         self.path.mkdir(parents=True, exist_ok=True)
-        handle = (self.path / "lock").open("a+", encoding="utf-8")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.seek(0)
-            owner = handle.read().strip() or "unknown"
-            handle.close()
-            remedy = f"wait for it to end, stop it (kill {owner}), or choose another --runs"
-            raise InvalidInputError("--runs", str(self.path), f"is in use by process {owner}", remedy) from None
-        handle.truncate(0)
-        handle.write(f"{os.getpid()}\n")
-        handle.flush()
-        self._lock = handle
-
-    def unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        with (self.path / "lock").open("a+", encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                owner = lock.read().strip() or "unknown"
+                remedy = f"wait for it to end, stop it (kill {owner}), or choose another --runs"
+                raise InvalidInputError("--runs", str(self.path), f"is in use by process {owner}", remedy) from None
+            lock.truncate(0)
+            lock.write(f"{os.getpid()}\n")
+            lock.flush()
+            yield
 
     def identity(self) -> Identity | None:
         """The job begun here; None in a new directory."""
@@ -93,7 +88,7 @@ class RunDirectory:
             file.write(token)
 
     def move_aside(self) -> Path | None:
-        """Rename to `<name>.1`, `.2`, …; None when there is nothing to keep. The lock must not be held."""
+        """Rename to `<name>.1`, `.2`, …; None when there is nothing to keep."""
         if self.identity() is None:
             return None
         number = 1

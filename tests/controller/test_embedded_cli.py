@@ -1,0 +1,281 @@
+"""`rljob run` before any process is started: refusals, finished and foreign run directories; and the last lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from rljob_core.api import RLJob
+from rljob_core.api.report import Report
+from rljob_core.api.status import FirstCause, Phase, RLJobStatus
+from rljob_core.errors import InvalidInputError
+from rljob_core.lifecycle.model import Event, GangMember, Memory
+from rljob_operator.cli import main
+from rljob_operator.embedded import ending
+from rljob_operator.embedded.display import LivePanel, PlainLines
+from rljob_operator.embedded.inputs import changed_fields
+from rljob_operator.embedded.memory_use import command_started_at, descendants, summed_pss
+from rljob_operator.embedded.rundir import Identity, RunDirectory
+from rljob_operator.embedded.stages import RoleStages
+from rljob_operator.embedded.stores import FileEvents, FileMemory, FileStatus
+from rljob_operator.embedded.summary import merged
+from rljob_operator.embedded.supervisor import Result
+
+SPEC = """
+apiVersion: rljob.dev/v1alpha1
+kind: RLJob
+metadata: {name: tiny}
+spec:
+  model:
+    init:
+      config: {model_type: qwen3_moe, vocab_size: 16, hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2,
+               num_key_value_heads: 1, head_dim: 8, num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 16,
+               max_position_embeddings: 64}
+    tokenizer: {characters: "0123456789="}
+  data: {generator: {task: reverse-digits}, maxPromptTokens: 8}
+  reward: {perPosition: {}}
+  rollout: {sampling: {maxResponseTokens: 6}}
+  algorithm: {steps: 4}
+"""
+
+
+@pytest.fixture
+def rljob(tmp_path, monkeypatch):
+    """Run the command on a spec; exit code."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(spec=SPEC, *options):
+        (tmp_path / "job.yaml").write_text(spec)
+        return main(["run", "job.yaml", *options])
+
+    return run
+
+
+def began(folder, status=None, **changes):
+    """A run directory as an earlier command left it."""
+    from rljob_operator.embedded.inputs import load_job
+
+    run = RunDirectory(folder / "runs" / "tiny")
+    run.path.mkdir(parents=True)
+    job = load_job(folder / "job.yaml")
+    metadata = job.metadata.model_copy(update={"uid": "u1"})
+    run.begin(Identity(job=job.model_copy(update={"metadata": metadata} | changes), created_at=5.0))
+    if status is not None:
+        run.status_file.write_text(json.dumps(status.to_wire()))
+    return run
+
+
+def test_invalid_file_is_refused_with_line_and_remedy(rljob, tmp_path, capsys):
+    assert rljob(SPEC.replace("steps: 4", "steps: 0")) == 64
+    assert "job.yaml:" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("generator: {task: reverse-digits}", "configMap: {name: c}"), "spec.data.configMap"),
+        (
+            ("algorithm:", "checkpoint: {volume: {persistentVolumeClaim: {name: c}}}\n  algorithm:"),
+            "spec.checkpoint.volume.persistentVolumeClaim",
+        ),
+    ],
+)
+def test_what_only_a_cluster_has_is_refused(rljob, capsys, change, words):
+    assert rljob(SPEC.replace(*change)) == 64
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("phase", "code"), [(Phase.SUCCEEDED, 0), (Phase.FAILED, 1)])
+def test_a_finished_run_is_not_run_again(rljob, tmp_path, capsys, phase, code):
+    (tmp_path / "job.yaml").write_text(SPEC)
+    began(tmp_path, RLJobStatus(phase=phase, message="so it was"))
+    assert rljob() == code
+    out = capsys.readouterr().out
+    assert "has already ended" in out
+    assert "--fresh" in out
+
+
+def test_another_spec_does_not_resume(rljob, tmp_path, capsys):
+    (tmp_path / "job.yaml").write_text(SPEC)
+    began(tmp_path)
+    assert rljob(SPEC.replace("steps: 4", "steps: 5")) == 64
+    err = capsys.readouterr().err
+    assert "spec.algorithm.steps: 4 -> 5" in err
+    assert "--fresh" in err
+
+
+def test_one_supervisor_a_run_directory(rljob, tmp_path, capsys):
+    with RunDirectory(tmp_path / "runs" / "tiny").locked():
+        assert rljob() == 64
+    assert f"in use by process {os.getpid()}" in capsys.readouterr().err
+
+
+def test_fresh_refuses_a_directory_that_would_be_resumed(rljob, capsys):
+    spec = SPEC.replace("algorithm:", "checkpoint: {volume: {hostPath: {path: /tmp/x}}}\n  algorithm:")
+    assert rljob(spec, "--fresh") == 64
+    assert "hostPath" in capsys.readouterr().err
+
+
+def test_move_aside_keeps_every_earlier_run(tmp_path):
+    (tmp_path / "job.yaml").write_text(SPEC)
+    assert began(tmp_path).move_aside().name == "tiny.1"
+    assert began(tmp_path).move_aside().name == "tiny.2"
+    assert RunDirectory(tmp_path / "runs" / "tiny").move_aside() is None
+
+
+def test_relative_paths_are_relative_to_the_file(tmp_path):
+    from rljob_operator.embedded.inputs import load_job
+
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "1=", "answer": "1"}\n')
+    spec = SPEC.replace("generator: {task: reverse-digits}", "jsonLines: {path: rows.jsonl}", 1)
+    (tmp_path / "job.yaml").write_text(spec)
+    job = load_job(tmp_path / "job.yaml")
+    assert job.spec.data.json_lines.path == str(tmp_path / "rows.jsonl")
+
+
+def test_changed_fields_name_path_and_values():
+    base = {"model": {"path": "/m"}, "data": {}, "reward": {}, "algorithm": {"steps": 1}}
+    one = RLJob.from_object({"metadata": {"name": "a"}, "spec": base})
+    two = RLJob.from_object({"metadata": {"name": "a"}, "spec": base | {"algorithm": {"steps": 2}}})
+    assert changed_fields(one.spec, two.spec) == ["spec.algorithm.steps: 1 -> 2"]
+    assert changed_fields(one.spec, one.spec) == []
+
+
+async def test_memory_and_status_survive(tmp_path):
+    run = RunDirectory(tmp_path)
+    job = RLJob.from_object(
+        {"metadata": {"name": "a"}, "spec": {"model": {}, "data": {}, "reward": {}, "algorithm": {}}}
+    )
+    assert await FileMemory(run).load(job) == Memory()
+    memory = Memory(attempt=2, gang=[GangMember(name="a-trainer-0", uid="u")], final_report=Report(sequence=4))
+    await FileMemory(run).save(job, memory)
+    assert await FileMemory(run).load(job) == memory
+    status = RLJobStatus(phase=Phase.RUNNING, step=3)
+    await FileStatus(run).write(job, status)
+    assert FileStatus(run).current == status
+    heard = []
+    await FileEvents(run, lambda: 0.0, heard.append).post(job, Event(type="Normal", reason="Running", message="m"))
+    assert json.loads(run.events_file.read_text())["reason"] == "Running"
+    assert heard
+
+
+def test_token_is_readable_by_its_owner_only(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.write_token(tmp_path / "token", "one")
+    run.write_token(tmp_path / "token", "two")
+    assert (tmp_path / "token").read_text() == "two"
+    assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
+
+
+def test_lock_names_its_owner(tmp_path):
+    first, second = RunDirectory(tmp_path / "r"), RunDirectory(tmp_path / "r")
+    with first.locked(), pytest.raises(InvalidInputError, match=str(os.getpid())), second.locked():
+        pass
+    with second.locked():
+        pass
+
+
+def test_summary_prefers_the_coordinators_figures_and_its_own_times():
+    report = Report(sequence=1, step=4, first_token_at=112.0)
+    out = merged(
+        {"steps": 5, "seconds": 1, "kv": {"hits": 3}},
+        report,
+        RLJobStatus(phase=Phase.SUCCEEDED),
+        started_at=100.0,
+        ended_at=130.0,
+        peak_pss_bytes=7,
+    )
+    assert (out["steps"], out["seconds"], out["startup_seconds"], out["phase"]) == (5, 30.0, 12.0, "Succeeded")
+    assert (out["kv"], out["peak_pss_bytes"], out["restarts"]) == ({"hits": 3}, 7, 0)
+
+
+def test_startup_of_a_resumed_run_is_not_the_first_ones():
+    report = Report(sequence=1, first_token_at=50.0)
+    written = {"startup_seconds": -50.0}
+    out = merged(written, report, RLJobStatus(), started_at=100.0, ended_at=130.0, peak_pss_bytes=0)
+    assert "startup_seconds" not in out
+
+
+def test_pss_counts_children_too():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert child.pid in descendants(os.getpid())
+        assert summed_pss(os.getpid()) > 1 << 20
+        child.stdin.close()
+
+
+def test_command_start_lies_in_the_past():
+    import time
+
+    assert 0.0 < time.time() - command_started_at(time.time()) < 24 * 3600
+
+
+def test_stage_of_a_role_is_where_its_time_went_since_the_last_report():
+    stages = RoleStages()
+
+    def report(sequence, train, publish):
+        spent = [
+            {"role": "trainer", "stage": "train", "seconds": train},
+            {"role": "trainer", "stage": "publish", "seconds": publish},
+            {"role": "trainer", "stage": "idle", "seconds": 100.0},
+        ]
+        return Report(sequence=sequence, stages=spent)
+
+    stages.see(report(1, 5.0, 1.0))
+    assert stages.now == {"trainer": "train"}
+    stages.see(report(2, 5.1, 3.0))
+    assert stages.now == {"trainer": "publish"}
+    stages.see(report(2, 9.9, 3.0))
+    assert stages.now == {"trainer": "publish"}
+
+
+def test_plain_lines_are_few():
+    now = [0.0]
+    console = Console(width=200, force_terminal=False, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    with PlainLines(console, lambda: now[0]) as lines:
+        for step in range(1, 11):
+            now[0] += 1.0
+            lines.update(RLJobStatus(), Report(sequence=step, step=step, total_steps=10, reward_mean=0.5))
+    console.file.close()
+    text = console.export_text()
+    assert text.count("reward 0.5") == 3
+    assert "step 10/10" in text
+
+
+def test_panel_shows_figures_and_roles():
+    console = Console(width=100, force_terminal=True, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    panel = LivePanel(console, lambda: 0.0)
+    status = RLJobStatus(phase=Phase.RUNNING, roles={"trainer": {"ready": 1, "wanted": 2}})
+    panel.update(status, Report(sequence=1, step=3, total_steps=9, reward_mean=0.25, eval_exact_match=0.5))
+    console.print(panel._panel())
+    console.file.close()
+    text = console.export_text()
+    for words in ("Running", "3/9", "0.25", "trainer", "1/2", "exact match"):
+        assert words in text
+
+
+def test_last_lines_of_a_failure_show_the_log(tmp_path):
+    run = RunDirectory(tmp_path)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a-trainer-0.log").write_text("boom\n")
+    cause = FirstCause(pod="a-trainer-0", role="trainer", exit_code=1, reason="Error", message="boom")
+    status = RLJobStatus(phase=Phase.FAILED, reason="InvalidInput", message="bad", first_cause=cause)
+    result = Result(status=status, report=None, peak_pss_bytes=0, killed=False)
+    text = "\n".join(ending.lines(run, result, {"seconds": 3.0}))
+    assert "Failed after 3 s: bad" in text
+    assert "first cause: trainer a-trainer-0 failed with exit code 1 (Error): boom" in text
+    assert text.count("boom") == 2
+
+
+def test_last_lines_of_a_drain_say_how_to_go_on(tmp_path):
+    status = RLJobStatus(phase=Phase.PENDING, reason="Drained")
+    result = Result(status=status, report=None, peak_pss_bytes=0, killed=False)
+    text = "\n".join(ending.lines(RunDirectory(tmp_path), result, {"seconds": 3.0, "steps": 2}))
+    assert "Drained after 3 s" in text
+    assert "run the same command again" in text
