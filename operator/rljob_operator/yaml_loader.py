@@ -23,6 +23,8 @@ from rljob_core.errors import InvalidInputError
 
 FieldPath = tuple[str | int, ...]
 INT64 = range(-(2**63), 2**63)
+NODE_LIMIT = 100_000
+"""Values of one document, aliases counted as often as they are used: a few lines of aliases could fill any memory."""
 EXACT_FLOAT = 1e21
 """From here on Go writes a whole float with an exponent, and it stays a float."""
 
@@ -81,18 +83,16 @@ def load_file(path: Path) -> list[LoadedDocument]:
 
 def load_text(text: str, source: str = "<text>") -> list[LoadedDocument]:
     """Every document of a text that is not empty. source: how errors call it."""
-    loader = _Loader(text)
     try:
-        documents = list(_documents(loader, source))
+        return list(_documents(_Loader(text), source))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{source}:{mark.line + 1}" if mark else source
         raise InvalidInputError(where, "YAML", error.problem or str(error), "correct the syntax") from error
     except yaml.YAMLError as error:
         raise InvalidInputError(source, "YAML", str(error), "correct the syntax") from error
-    finally:
-        loader.dispose()
-    return documents
+    except RecursionError as error:
+        raise InvalidInputError(source, "YAML", "is nested too deeply", "flatten it") from error
 
 
 def _documents(loader: _Loader, source: str) -> Iterator[LoadedDocument]:
@@ -124,9 +124,13 @@ class _Builder:
     def __init__(self, source: str) -> None:
         self._source = source
         self._open: list[yaml.Node] = []
+        self._built = 0
         self.lines: dict[FieldPath, int] = {}
 
     def value(self, node: yaml.Node, path: FieldPath) -> Any:
+        self._built += 1
+        if self._built > NODE_LIMIT:
+            raise self._error(node, "the document", f"has over {NODE_LIMIT} values", "split it, or use fewer aliases")
         if node in self._open:
             raise self._error(node, "an anchor", "contains itself", "write the value out")
         self._open.append(node)

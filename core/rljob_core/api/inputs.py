@@ -56,7 +56,7 @@ class Tokenizer(Document):
     characters: Annotated[str, Field(max_length=65536)] | None = None
     """One token a character, in this order, after the special tokens `<pad>` (0) and `<eos>` (1)."""
     path: Text | None = None
-    """Hugging Face tokenizer directory."""
+    """Hugging Face tokenizer directory, seen as `model.path` is."""
 
 
 class Dtype(StrEnum):
@@ -79,7 +79,8 @@ class Model(Document):
     )
 
     path: Text | None = None
-    """Hugging Face directory (config.json, safetensors) as the worker pods see it."""
+    """Hugging Face directory (config.json, safetensors) as the worker pods see it (embedded: relative to the RLJob
+    file)."""
     init: ModelInit | None = None
     """Start from random weights."""
     tokenizer: Tokenizer | None = None

@@ -135,7 +135,11 @@ class RLJobStatus(Document):
     """One sentence."""
     observed_generation: int = 0
     """Generation of the spec last acted on."""
-    conditions: list[Condition] = Field(default_factory=list, max_length=16)
+    conditions: list[Condition] = Field(
+        default_factory=list,
+        max_length=16,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
     """metav1 conditions."""
     step: int = 0
     """Training steps done."""

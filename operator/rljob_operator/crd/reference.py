@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +12,8 @@ from rljob_operator.crd.schema import FREE_FORM, RULES, object_schema
 HEADER = """# RLJob reference
 
 Generated from the models by `rljob reference`. Types: an `object` has a heading of its own; a `map` keeps any keys.
-A field without default is optional when it is not marked *required*. Rules are the CEL rules of the CRD, which the API
-server and `rljob validate` both run.
+A field without default is optional when it is not marked *required*. "Refused" lists what the CEL rules of the CRD say,
+to the API server and to `rljob validate` alike; values stand for the dots.
 """
 
 
@@ -39,29 +40,37 @@ def _section(path: str, node: dict[str, Any]) -> str:
     required = node.get("required", [])
     lines = [f"## {path}", "", node.get("description", ""), ""]
     lines += ["| field | type | default | meaning |", "|---|---|---|---|"]
-    lines += [_row(key, child, key in required) for key, child in node["properties"].items()]
+    lines += [_row(path, key, child, key in required) for key, child in node["properties"].items()]
     if RULES in node:
-        lines += ["", "Rules:", *(f"- `{rule['rule']}`" for rule in node[RULES])]
+        lines += ["", "Refused:", *(f"- {_refusal(rule)}" for rule in node[RULES])]
     return "\n".join([*lines, ""])
 
 
-def _row(key: str, node: dict[str, Any], required: bool) -> str:
+def _refusal(rule: dict[str, str]) -> str:
+    """A rule's message with dots for its values."""
+    template = rule.get("message") or rule["messageExpression"].split("'.format(")[0].removeprefix("'")
+    return re.sub("%[ds]", "…", template)
+
+
+def _row(path: str, key: str, node: dict[str, Any], required: bool) -> str:
     default = "*required*" if required else ""
     if "default" in node and "properties" not in node:
         default = f"`{json.dumps(node['default'])}`"
     meaning = node.get("description", "")
     if "enum" in node:
         meaning += f" One of {', '.join(f'`{value}`' for value in node['enum'])}."
-    return "| " + " | ".join(_escaped(cell) for cell in (f"`{key}`", _type(node), default, meaning)) + " |"
+    return "| " + " | ".join(_escaped(cell) for cell in (f"`{key}`", _type(node, f"{path}.{key}"), default, meaning)) + " |"
 
 
-def _type(node: dict[str, Any]) -> str:
+def _type(node: dict[str, Any], path: str) -> str:
     if node.get(FREE_FORM):
         return "map"
     if node["type"] == "array":
-        return f"list of {_type(node['items'])}"
+        return f"list of {_type(node['items'], f'{path}[]')}"
     if "additionalProperties" in node:
-        return f"map to {_type(node['additionalProperties'])}"
+        return f"map to {_type(node['additionalProperties'], f'{path}.<key>')}"
+    if "properties" in node:
+        return f"[object](#{re.sub('[^a-z]', '', path.lower())})"
     return str(node["type"])
 
 

@@ -43,7 +43,7 @@ def object_schema() -> dict[str, Any]:
             "kind": {"type": "string"},
             "metadata": {"type": "object", "properties": {"name": name}},
             "spec": structural(RLJobSpec),
-            "status": structural(RLJobStatus),
+            "status": _open(structural(RLJobStatus)),
         },
         RULES: [_rule(rule) for rule in RLJob.rules],
     }
@@ -54,6 +54,19 @@ def structural(model: type[Document]) -> dict[str, Any]:
     root = model.model_json_schema(by_alias=True, schema_generator=_WithRules)
     definitions = root.pop("$defs", {})
     return _node(root, definitions, model.__name__)
+
+
+def _open(node: dict[str, Any]) -> dict[str, Any]:
+    """Without enums, which move to the description: an operator newer than its CRD must be able to write a status."""
+    out = {key: value for key, value in node.items() if key != "enum"}
+    if "enum" in node:
+        out["description"] = f"{node.get('description', '')} One of {', '.join(node['enum'])}.".strip()
+    if "properties" in node:
+        out["properties"] = {key: _open(child) for key, child in node["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if key in node:
+            out[key] = _open(node[key])
+    return out
 
 
 class _WithRules(GenerateJsonSchema):
