@@ -201,7 +201,8 @@ class ExactMatch(Document):
 
 
 class PerPosition(Document):
-    """Share of answer positions that are right; dense, so that a random model can learn."""
+    """Share of positions that are right, counted over the longer of response and answer; dense, so that a random model
+    can learn."""
 
     rules: ClassVar[tuple[Rule, ...]] = (ratio("exactBonus", 0, 1e6),)
 
