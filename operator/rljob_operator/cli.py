@@ -36,9 +36,13 @@ def _parser() -> argparse.ArgumentParser:
     validate.add_argument("files", type=Path, nargs="+", metavar="FILE")
     validate.set_defaults(handler=_validate)
 
-    for name, what in (("crd", "the CustomResourceDefinition"), ("reference", "the reference of all fields")):
+    for name, what, file in (
+        ("crd", "the CustomResourceDefinition", Path("crds/rljobs.yaml")),
+        ("reference", "the reference of all fields", Path("docs/reference.md")),
+    ):
         generated = commands.add_parser(name, help=f"print {what}")
-        generated.add_argument("--check", type=Path, metavar="FILE", help="print nothing; exit 1 when FILE is stale")
+        stale = f"print nothing; exit 1 when FILE (default: {file}) is stale"
+        generated.add_argument("--check", type=Path, nargs="?", const=file, metavar="FILE", help=stale)
         generated.set_defaults(handler=_generated, name=name)
     return parser
 

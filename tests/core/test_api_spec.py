@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+
 from rljob_core.api import RLJob
 from rljob_core.api.placement import ExternalStore, KVStore, ManagedStore
 from rljob_core.api.rules import at_most_one, between, exactly_one, filled, ratio, shaped

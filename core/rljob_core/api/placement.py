@@ -140,8 +140,8 @@ class Checkpoint(Document):
     )
 
     volume: CheckpointVolume | None = None
-    """Shared by coordinator and trainers. Absent: emptyDir on a cluster (resume is not promised), for one trainer pod
-    only. Embedded runs keep checkpoints in `runs/<job>`, whatever stands here."""
+    """Shared by coordinator and trainers; several trainer pods need one. Absent: emptyDir on a cluster (resume is not
+    promised), `runs/<job>` embedded. An embedded run uses a host path of this machine, and refuses a claim."""
     every_steps: int = 20
     """Steps between checkpoints. Default 20; one more at the end and at a drain."""
     keep: int = 3
