@@ -59,7 +59,8 @@ def _row(path: str, key: str, node: dict[str, Any], required: bool) -> str:
     meaning = node.get("description", "")
     if "enum" in node:
         meaning += f" One of {', '.join(f'`{value}`' for value in node['enum'])}."
-    return "| " + " | ".join(_escaped(cell) for cell in (f"`{key}`", _type(node, f"{path}.{key}"), default, meaning)) + " |"
+    cells = (f"`{key}`", _type(node, f"{path}.{key}"), default, meaning)
+    return f"| {' | '.join(_escaped(cell) for cell in cells)} |"
 
 
 def _type(node: dict[str, Any], path: str) -> str:

@@ -1,8 +1,8 @@
 """What the API server does to an object before any rule runs: unknown fields, nulls, defaults, types, sizes.
 
 Order and verdicts follow k8s.io/apiextensions-apiserver: unknown fields end the request at once (strict decoding);
-then nulls of known fields are dropped and defaults filled in; a missing, mistyped or oversized field blocks the rules,
-a value outside an enum does not.
+then nulls of known fields are dropped and defaults filled in; a missing, mistyped or oversized field, or a value outside
+its enum, blocks the rules.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ROOT_METADATA: FieldPath = ("metadata",)
 
 @dataclass
 class Findings:
-    """blocking: rules must not run, since what they read is missing or of the wrong type."""
+    """blocking: rules must not run, since what they read is missing or wrong in itself."""
 
     problems: list[Problem] = field(default_factory=list)
     blocking: bool = False
@@ -99,7 +99,7 @@ def typed(value: Any, schema: Schema, findings: Findings, path: FieldPath = ()) 
         return value
     _check_sizes(value, schema, findings, path)
     if "enum" in schema and value not in schema["enum"]:
-        findings.add(path, f"is {value!r}; use one of {', '.join(schema['enum'])}")
+        findings.add(path, f"is {value!r}; use one of {', '.join(schema['enum'])}", blocks=True)
     if isinstance(value, list) and "items" in schema:
         return [typed(item, schema["items"], findings, (*path, i)) for i, item in enumerate(value)]
     if isinstance(value, dict) and not schema.get(FREE_FORM):
