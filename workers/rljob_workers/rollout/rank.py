@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rljob_core.api.messages import RolloutWork
-from rljob_core.errors import StoreError, StoreFullError, WeightMismatchError
+from rljob_core.errors import StoreError, StoreFullError, StoreMissError, WeightMismatchError
 from rljob_core.inputs.counter_rng import bits64
 from rljob_core.layouts import Layout, TensorSpec
 from rljob_workers.rollout.engine import TorchEngine
@@ -62,7 +62,10 @@ class RolloutRank:
 
     def prefill(self, work: RolloutWork) -> list[tuple[str, int]]:
         """(key, bytes) of each prompt's KV, which lies in the store now; an empty key where it found no room (the
-        samples are decoded all the same, and recompute it). Equal prompts are computed once."""
+        samples are decoded all the same, and recompute it). Equal prompts are computed once.
+
+        A key may be gone at once: an equal prompt of another group used it, and was done. That is a miss later.
+        """
         keys = [kv_key(work.version, prompt) for prompt in work.prompts]
         distinct = dict(zip(keys, work.prompts, strict=True))
         blocks = dict(zip(distinct, self.engine.prefill(list(distinct.values())), strict=True))
@@ -72,6 +75,8 @@ class RolloutRank:
             log.warning("prefill KV of %d prompts found no room: %s", len(distinct), error)
             self.store.remove(list(blocks))
             return [("", 0)] * len(keys)
+        except StoreMissError as error:
+            log.info("%s", error)
         return [(key, len(blocks[key])) for key in keys]
 
     def admit(self, work: RolloutWork, handles: Sequence[int]) -> None:
