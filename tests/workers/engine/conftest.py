@@ -31,6 +31,11 @@ MakeEngine = Callable[..., TorchEngine]
 Decode = Callable[..., dict[int, Finished]]
 
 
+@pytest.fixture
+def config() -> dict[str, Any]:
+    return CONFIG
+
+
 @pytest.fixture(scope="session")
 def policies() -> dict[bool, Policy]:
     """Eager and deterministic form of one model."""

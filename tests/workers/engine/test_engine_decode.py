@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rljob_workers.model import Policy
+from rljob_workers.model import Policy, build_policy, initial_tensors
 from rljob_workers.rollout.engine import EngineLimits, TorchEngine
 from rljob_workers.rollout.sequences import Sequences
 
@@ -133,3 +133,21 @@ def test_slots_are_reused(make_engine: Any, decode: Any, naive: Any) -> None:
     decode(engine, [(s, PROMPTS[1], None) for s in range(16)])
     finished = decode(engine, [(s, p, None) for s, p in enumerate(PROMPTS)], greedy=True)
     assert [finished[s].token_ids for s in range(6)] == [naive(p, 8)[0] for p in PROMPTS]
+
+
+def test_bfloat16(config: dict[str, Any], decode: Any) -> None:
+    """Half-width weights and KV: blocks travel as their bits, tokens are those of whole forwards."""
+    policy = build_policy(config, dtype="bfloat16")
+    policy.load_tensors(initial_tensors(config, 0, "bfloat16"))
+    limits = EngineLimits(max_sequences=8, max_prompt_tokens=6, max_response_tokens=4)
+    engine = TorchEngine(policy, limits, eos_ids=[1])
+    engine.load(0)
+    engine.ready(0)
+    blocks = engine.prefill(PROMPTS)
+    finished = decode(engine, [(s, p, blocks[s]) for s, p in enumerate(PROMPTS)], max_tokens=4)
+    for slot, prompt in enumerate(PROMPTS):
+        response = finished[slot].token_ids
+        with torch.no_grad():
+            logits = policy(torch.tensor([[*prompt, *response[:-1]]]))[0, len(prompt) - 1 :].float()
+        expected = torch.log_softmax(logits, -1).gather(1, torch.tensor(response)[:, None]).squeeze(1)
+        assert finished[slot].logprobs == pytest.approx(expected.tolist(), abs=0.05)

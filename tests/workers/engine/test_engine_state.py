@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from rljob_core.inputs.counter_rng import bits64
-from rljob_workers.rollout.engine import EngineState, EngineStateError, TorchEngine
+from rljob_workers.model import Policy
+from rljob_workers.rollout.engine import EngineLimits, EngineState, EngineStateError, TorchEngine
 from rljob_workers.rollout.kv_cache import KVBlockError
 from rljob_workers.rollout.sampling import draw, uniforms
 
@@ -27,6 +28,13 @@ def test_no_token_before_the_weights_are_proven(make_engine: Any) -> None:
             call()
     with pytest.raises(EngineStateError, match="version 9 is ready, but 8 was loading"):
         engine.ready(9)
+
+
+def test_a_new_engine_has_no_version_to_serve(policies: dict[bool, Policy]) -> None:
+    limits = EngineLimits(max_sequences=2, max_prompt_tokens=2, max_response_tokens=2)
+    engine = TorchEngine(policies[False], limits, eos_ids=[1])
+    with pytest.raises(EngineStateError, match="-1 was loading"):
+        engine.ready(-1)
 
 
 def test_weights_into_a_sleeping_engine(make_engine: Any) -> None:

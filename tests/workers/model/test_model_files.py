@@ -98,3 +98,10 @@ def test_shard_of_the_index_is_missing(directory: Path) -> None:
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(InvalidInputError, match="model-00001-of-00002"):
         read_directory(directory)
+
+
+def test_config_of_a_file_is_named_with_its_path(directory: Path, config: dict[str, Any]) -> None:
+    (directory / "config.json").write_text(json.dumps(config | {"num_key_value_heads": 3}))
+    with pytest.raises(InvalidInputError) as caught:
+        read_directory(directory)
+    assert caught.value.field == f"{directory}/config.json num_key_value_heads"

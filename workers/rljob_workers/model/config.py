@@ -34,6 +34,11 @@ class ModelConfig:
     tie_word_embeddings: bool
 
 
+def key_path(field: str, key: str) -> str:
+    """`spec.model.init.config.hidden_size`, or `/models/m/config.json hidden_size`."""
+    return f"{field} {key}" if field.endswith(".json") else f"{field}.{key}"
+
+
 class Reader:
     """Typed access to a raw config; InvalidInputError names the path as the user wrote it."""
 
@@ -41,7 +46,7 @@ class Reader:
         self.raw, self.field = raw, field
 
     def fail(self, name: str, problem: str, remedy: str) -> InvalidInputError:
-        return InvalidInputError(f"{self.field}.{name}", self.raw.get(name), problem, remedy)
+        return InvalidInputError(key_path(self.field, name), self.raw.get(name), problem, remedy)
 
     def value(self, name: str, kind: type[T], default: T | None = None) -> T:
         """One value; absent or null gives the default, or an error where there is none."""

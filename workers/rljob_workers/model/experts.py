@@ -18,7 +18,7 @@ from torch.autograd import Function
 from torch.nn import functional as F
 
 from rljob_workers.model.exchange import exchange, exchange_counts
-from rljob_workers.model.functions import apply, reorder, spread, swiglu
+from rljob_workers.model.functions import apply, collect, reorder, spread, swiglu
 
 
 class Experts(nn.Module):
@@ -63,8 +63,7 @@ class Experts(nn.Module):
             out = _grouped(rows, counts_E.tolist(), self.gate_up_proj, self.down_proj)
         else:
             out = self._elsewhere(rows, counts_E, self.group)
-        out_NKH = reorder(out, inverse, order).view(-1, copies, x_NH.shape[1])
-        return torch.bmm(weights_NK.unsqueeze(1), out_NKH).squeeze(1)
+        return collect(out, weights_NK, order, inverse)
 
     def _elsewhere(self, rows: Tensor, counts_E: Tensor, group: dist.ProcessGroup) -> Tensor:
         """rows: sorted by place. Each goes to its expert's rank and comes back."""

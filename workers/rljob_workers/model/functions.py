@@ -1,6 +1,7 @@
-"""Element-wise operations with hand-written gradients: fewer passes over memory than autograd's composition.
+"""Operations with hand-written gradients: fewer passes over memory than autograd's composition.
 
-Every function computes in the input's type except `rms_norm`, which normalises in float32.
+Every function computes in the input's type except `rms_norm`, which normalises in float32. N tokens, K copies of a
+token (one an expert chosen), H hidden.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.nn import functional as F
 
 
 def apply(function: type[Function], *arguments: object) -> Tensor:
@@ -21,20 +23,22 @@ class _RmsNorm(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         x32 = x.float()
-        scale = torch.rsqrt(x32.square().mean(-1, keepdim=True).add_(eps))
+        size = x.shape[-1]
+        scale = torch.linalg.vector_norm(x32, dim=-1, keepdim=True).square_().div_(size).add_(eps).rsqrt_()
         normed = x32 * scale
         ctx.save_for_backward(normed, scale, weight)
-        return weight * normed.to(x.dtype)
+        out: Tensor = weight * normed.to(x.dtype)
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         normed, scale, weight = ctx.saved_tensors
-        grad32 = grad.float()
-        weight_grad = (grad32 * normed).flatten(0, -2).sum(0).to(weight.dtype)
-        grad_normed = grad32 * weight
-        along = (grad_normed * normed).mean(-1, keepdim=True)
-        x_grad = grad_normed.addcmul_(normed, along, value=-1).mul_(scale)
-        return x_grad.to(grad.dtype), weight_grad, None
+        size = weight.numel()
+        grad32, weight32 = grad.float(), weight.float()
+        products = (grad32 * normed).reshape(-1, size)
+        along = (products @ weight32).view(scale.shape).div_(size)
+        x_grad = (grad32 * weight32).addcmul_(normed, along, value=-1).mul_(scale)
+        return x_grad.to(grad.dtype), products.sum(0).to(weight.dtype), None
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -46,17 +50,20 @@ class _Rotary(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ctx.save_for_backward(cos, sin)
-        return _rotate(x, cos, sin)
+        return _rotate(x, cos, sin, 1)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         cos, sin = ctx.saved_tensors
-        return _rotate(grad, cos, -sin), None, None
+        return _rotate(grad, cos, sin, -1), None, None
 
 
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    left, right = x.chunk(2, -1)
-    return torch.cat((left * cos - right * sin, right * cos + left * sin), -1)
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor, sign: int) -> Tensor:
+    out = torch.empty_like(x)
+    (left, right), (out_left, out_right) = x.chunk(2, -1), out.chunk(2, -1)
+    torch.mul(left, cos, out=out_left).addcmul_(right, sin, value=-sign)
+    torch.mul(right, cos, out=out_right).addcmul_(left, sin, value=sign)
+    return out
 
 
 def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -70,19 +77,16 @@ def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class _Swiglu(Function):
     @staticmethod
     def forward(ctx: Any, gate_up: Tensor) -> Tensor:
-        ctx.save_for_backward(gate_up)
         gate, up = gate_up.chunk(2, -1)
-        return torch.nn.functional.silu(gate).mul_(up)
+        silu = F.silu(gate)
+        ctx.save_for_backward(gate_up, silu)
+        return silu * up
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (gate_up,) = ctx.saved_tensors
+        gate_up, silu = ctx.saved_tensors
         gate, up = gate_up.chunk(2, -1)
-        sigmoid = torch.sigmoid(gate)
-        silu = gate * sigmoid
-        # d silu = sigmoid + silu (1 - sigmoid)
-        slope = (1 - sigmoid).mul_(silu).add_(sigmoid)
-        return torch.cat((slope.mul_(up).mul_(grad), silu.mul_(grad)), -1)
+        return torch.cat((torch.ops.aten.silu_backward(grad * up, gate), silu * grad), -1)
 
 
 def swiglu(gate_up: Tensor) -> Tensor:
@@ -93,12 +97,12 @@ def swiglu(gate_up: Tensor) -> Tensor:
 class _Reorder(Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, order: Tensor, inverse: Tensor) -> Tensor:
-        ctx.save_for_backward(order, inverse)
+        ctx.save_for_backward(inverse)
         return rows.index_select(0, order)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        _, inverse = ctx.saved_tensors
+        (inverse,) = ctx.saved_tensors
         return grad.index_select(0, inverse), None, None
 
 
@@ -109,18 +113,42 @@ def reorder(rows: Tensor, order: Tensor, inverse: Tensor) -> Tensor:
 
 class _Spread(Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, order: Tensor, inverse: Tensor, copies: int) -> Tensor:
+    def forward(ctx: Any, rows_NH: Tensor, order: Tensor, inverse: Tensor, copies: int) -> Tensor:
         ctx.save_for_backward(inverse)
         ctx.copies = copies
-        return rows.index_select(0, order.div(copies, rounding_mode="floor"))
+        return rows_NH.index_select(0, order.div(copies, rounding_mode="floor"))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         (inverse,) = ctx.saved_tensors
-        gathered = grad.index_select(0, inverse)
-        return gathered.view(-1, ctx.copies, grad.shape[-1]).sum(1), None, None, None
+        return grad.index_select(0, inverse).view(-1, ctx.copies, grad.shape[-1]).sum(1), None, None, None
 
 
-def spread(rows: Tensor, order: Tensor, inverse: Tensor, copies: int) -> Tensor:
-    """Each row `copies` times, then permuted: out[i] = rows[order[i] // copies]."""
-    return apply(_Spread, rows, order, inverse, copies)
+def spread(rows_NH: Tensor, order: Tensor, inverse: Tensor, copies: int) -> Tensor:
+    """Each row `copies` times, permuted: out[i] = rows[order[i] // copies], [N x copies, H]."""
+    return apply(_Spread, rows_NH, order, inverse, copies)
+
+
+class _Collect(Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weights_NK: Tensor, order: Tensor, inverse: Tensor) -> Tensor:
+        copies = weights_NK.shape[1]
+        rows_NKH = rows.index_select(0, inverse).view(-1, copies, rows.shape[1])
+        ctx.save_for_backward(rows_NKH, weights_NK, order)
+        out_NH = rows_NKH[:, 0] * weights_NK[:, :1]
+        for k in range(1, copies):
+            out_NH.addcmul_(rows_NKH[:, k], weights_NK[:, k : k + 1])
+        return out_NH
+
+    @staticmethod
+    def backward(ctx: Any, grad_NH: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        rows_NKH, weights_NK, order = ctx.saved_tensors
+        tokens = order.div(weights_NK.shape[1], rounding_mode="floor")
+        weights = weights_NK.flatten().index_select(0, order).unsqueeze(1)
+        weights_grad = (rows_NKH * grad_NH.unsqueeze(1)).sum(-1)
+        return grad_NH.index_select(0, tokens).mul_(weights), weights_grad, None, None
+
+
+def collect(rows: Tensor, weights_NK: Tensor, order: Tensor, inverse: Tensor) -> Tensor:
+    """Undo `spread`: out[n] = sum over k of weights[n, k] * rows[inverse[n x K + k]], [N, H]."""
+    return apply(_Collect, rows, weights_NK, order, inverse)

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from rljob_core.layouts import TensorKind, TensorSpec
 from rljob_workers.model.attention import Attention
-from rljob_workers.model.config import ModelConfig, Reader
+from rljob_workers.model.config import ModelConfig, Reader, key_path
 from rljob_workers.model.experts import Experts
 from rljob_workers.model.family import Family, Piece
 from rljob_workers.model.functions import rms_norm, rotary, swiglu
@@ -81,7 +81,7 @@ def parse(raw: Mapping[str, Any], field: str) -> Qwen3MoeConfig:
 def _rope_theta(raw: Mapping[str, Any], field: str) -> float:
     """`rope_parameters` (v5) or `rope_theta` (before); only the default rope type."""
     rope = raw.get("rope_parameters") or {"rope_theta": raw.get("rope_theta")}
-    read = Reader(rope, f"{field}.rope_parameters")
+    read = Reader(rope, key_path(field, "rope_parameters"))
     read.refuse_unless("rope_type", ("default", None))
     return read.value("rope_theta", float, 10000.0)
 

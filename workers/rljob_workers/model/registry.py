@@ -10,7 +10,7 @@ import torch
 from rljob_core.errors import InvalidInputError
 from rljob_core.layouts import TensorSpec
 from rljob_workers.model import qwen3_moe
-from rljob_workers.model.config import CONFIG_FIELD, ModelConfig, check_layout
+from rljob_workers.model.config import CONFIG_FIELD, ModelConfig, check_layout, key_path
 from rljob_workers.model.family import Family
 from rljob_workers.model.policy import DTYPES, Placement, Policy
 
@@ -22,7 +22,10 @@ def family_of(config: Mapping[str, Any], field: str = CONFIG_FIELD) -> Family:
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         raise InvalidInputError(
-            f"{field}.model_type", model_type, "is not a supported family", f"use one of {', '.join(sorted(FAMILIES))}"
+            key_path(field, "model_type"),
+            model_type,
+            "is not a supported family",
+            f"use one of {', '.join(sorted(FAMILIES))}",
         )
     return FAMILIES[model_type]
 

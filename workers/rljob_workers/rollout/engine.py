@@ -104,7 +104,7 @@ class TorchEngine:
     def ready(self, version: int) -> None:
         """Leave loading: the tensors now hold `version`."""
         self._require(EngineState.LOADING)
-        if version != self.version:
+        if version != self.version or version < 0:
             raise EngineStateError(f"version {version} is ready, but {self.version} was loading")
         if self._cache is None:
             limits = self.limits

@@ -57,7 +57,7 @@ class BlockCodec:
 
     def encode(self, version: int, kv: Tensor, logits_BV: Tensor, lengths: Sequence[int]) -> list[bytes]:
         """One block a row. kv: [layers, 2, B, K, T, D], of which row b fills lengths[b] positions."""
-        host = (kv if self._dtype is torch.float32 else kv.view(torch.uint16)).cpu().numpy()
+        host = (kv.cpu() if self._dtype is torch.float32 else kv.cpu().view(torch.uint16)).numpy()
         logits = logits_BV.float().cpu().numpy()
         return [self._encode(version, host[:, :, b, :, :n], logits[b]) for b, n in enumerate(lengths)]
 
