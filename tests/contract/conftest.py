@@ -24,8 +24,6 @@ from rljob_workers.kv_store.memory import MemoryPool, MemoryStore
 
 SEGMENT_BYTES = 64 << 20
 BUDGETS = {"kv": 1 << 30, "queue": 1 << 30, "weights": 1 << 30}
-START = "import os, sys; from rljob_workers.context import Context; from rljob_workers.kv_store.{0} import main; \
-sys.exit(main(Context.from_env(os.environ)))"
 
 
 def free_port() -> int:
@@ -48,7 +46,7 @@ class Cluster:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def start(self, module: str) -> subprocess.Popen[bytes]:
+    def start(self, role: names.Role) -> subprocess.Popen[bytes]:
         job = self.directory / "job.json"
         spec: dict[str, Any] = {
             "model": {"init": {"config": {}}},
@@ -60,24 +58,25 @@ class Cluster:
         job.write_text(json.dumps({"metadata": {"name": "j", "uid": "u"}, "spec": spec}))
         environment = {
             names.ENV_JOB_FILE: str(job),
-            names.ENV_ROLE: str(names.Role.STORE_MASTER if module == "master" else names.Role.STORE),
+            names.ENV_ROLE: str(role),
+            names.ENV_TERMINATION_LOG: str(self.directory / "last-words.json"),
             names.ENV_LISTEN: self.address,
             names.ENV_STORE_MASTER: self.address,
             names.ENV_STORE_METRICS_PORT: str(self.metrics_port),
             names.ENV_POD_IP: "127.0.0.1",
         }
-        with (self.directory / f"{module}-{len(self.processes)}.log").open("wb") as log:
+        with (self.directory / f"{role}-{len(self.processes)}.log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-c", START.format(module)], env=os.environ | environment, stdout=log, stderr=log
+                [sys.executable, "-m", "rljob_workers"], env=os.environ | environment, stdout=log, stderr=log
             )
         self.processes.append(process)
         return process
 
     def up(self, segments: int = 1) -> Cluster:
-        self.start("master")
+        self.start(names.Role.STORE_MASTER)
         self.wait_until(self.ready)
         for _ in range(segments):
-            self.start("segment")
+            self.start(names.Role.STORE)
         self.wait_until(lambda: self.segments() == segments)
         return self
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rljob_core.errors import InvalidInputError, StoreError
+from rljob_core.names import Role
 from rljob_workers.kv_store import health, segment
 from rljob_workers.kv_store.master import command
 
@@ -66,7 +67,7 @@ def test_the_master_binary_dies_with_the_process_that_started_it(own_cluster: An
 def test_a_port_in_use_ends_the_second_master_with_its_code(own_cluster: Any) -> None:
     own_cluster.up(segments=0)
     own_cluster.metrics_port += 1
-    assert own_cluster.start("master").wait(40) != 0
+    assert own_cluster.start(Role.STORE_MASTER).wait(40) != 0
 
 
 @pytest.mark.processes
@@ -81,4 +82,18 @@ def test_a_dead_segment_is_a_miss_and_a_dead_master_an_error(own_cluster: Any) -
     own_cluster.wait_until(lambda: not own_cluster.ready())
     with pytest.raises(StoreError, match=r"-900.*is the store master running"):
         store.get(["kv/1/a"])
+    store.close()
+
+
+@pytest.mark.processes
+def test_k2_puts_find_the_segment_that_lives(own_cluster: Any) -> None:
+    own_cluster.up(segments=2)
+    store = own_cluster.client()
+    own_cluster.processes[2].kill()
+    own_cluster.processes[2].wait()
+    values = {f"kv/1/{i}": bytes([i]) * 1000 for i in range(20)}
+    for key, value in values.items():
+        store.put({key: value})
+    assert store.get(list(values)) == list(values.values())
+    assert store.counters.retried > 0
     store.close()
