@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from rljob_core.dispatch import check_shares, decode_priority, fair_share, prefill_room, trainer_share
 from rljob_core.errors import InvalidInputError
 

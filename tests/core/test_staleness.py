@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from rljob_core.staleness import lag, last_admissible_batch, version_at_consumption
 
 

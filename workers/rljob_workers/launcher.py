@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -27,15 +27,18 @@ FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _log = logging.getLogger(__name__)
 
 
-def launch(environ: Mapping[str, str]) -> int:
-    """Run one process per device until all have ended; the exit code of the first that failed, or 0."""
+def launch(environ: Mapping[str, str], command: Sequence[str] = (sys.executable, "-m", "rljob_workers")) -> int:
+    """Run one process per device until all have ended; the exit code of the first that failed, or 0.
+
+    command: how a child is started; which device it serves is in its environment.
+    """
     with tempfile.TemporaryDirectory(prefix="rljob-") as folder:
-        return _Group(environ, Path(folder)).run()
+        return _Group(environ, command, Path(folder)).run()
 
 
 class _Group:
-    def __init__(self, environ: Mapping[str, str], folder: Path) -> None:
-        self._environ, self._folder = environ, folder
+    def __init__(self, environ: Mapping[str, str], command: Sequence[str], folder: Path) -> None:
+        self._environ, self._command, self._folder = environ, list(command), folder
         self._devices = int(environ.get(names.ENV_DEVICES_PER_POD) or 1)
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         """By pid: those not reaped yet."""
@@ -46,7 +49,7 @@ class _Group:
         for number in FORWARDED:
             signal.signal(number, self._forward)
         for local_rank in range(self._devices):
-            child = subprocess.Popen([sys.executable, "-m", "rljob_workers"], env=self._child_environ(local_rank))
+            child = subprocess.Popen(self._command, env=self._child_environ(local_rank))
             self._children[child.pid], self._ranks[child.pid] = child, local_rank
             for missed in self._received:
                 os.kill(child.pid, missed)

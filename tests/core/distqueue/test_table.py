@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from rljob_core.distqueue import Table
 from rljob_core.errors import QueueError
 

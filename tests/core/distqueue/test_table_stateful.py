@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
 from rljob_core.distqueue import Leased, Table
 
 CONSUMERS = st.integers(1, 3)

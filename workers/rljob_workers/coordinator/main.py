@@ -80,7 +80,7 @@ async def serve(context: Context, settings: Settings, prompts: JobPrompts, store
         clock = steady_clock()
         journal = JournalFile(directory, whole_bytes, clock)
         stack.callback(journal.close)
-        files = None if context.run_dir is None else RunFiles(context.run_dir)
+        files = None if context.run_dir is None else RunFiles(context.run_dir, clock())
         if files is not None:
             stack.callback(files.close)
         session = Session(settings, prompts, start)

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from tensorboardX import SummaryWriter
-
 from rljob_core.api.messages import Span
 from rljob_core.session import Worker
+from rljob_workers.coordinator.events import EventFile
 
 EVENTS = "events"
 NOT_PLOTTED = {"step", "version", "time"}
@@ -19,20 +18,19 @@ NOT_PLOTTED = {"step", "version", "time"}
 class RunFiles:
     """Files of one run directory, appended to over restarts; lines are flushed as they are written."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, now: float) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._metrics = _append(directory / "metrics.jsonl")
         self._samples = _append(directory / "samples.jsonl")
         self._timeline = _append(directory / "timeline.jsonl")
-        self._events = SummaryWriter(logdir=str(directory / EVENTS))
+        self._events = EventFile(directory / EVENTS, now)
 
     def metrics(self, values: Mapping[str, float], group: str, now: float) -> None:
         """One line, and one point a metric; group: `train` or `evaluation`."""
         _line(self._metrics, {"kind": group, "time": round(now, 3), **values})
-        for name, value in values.items():
-            if name not in NOT_PLOTTED:
-                self._events.add_scalar(f"{group}/{name}", value, int(values["step"]), walltime=now)
+        points = {f"{group}/{name}": value for name, value in values.items() if name not in NOT_PLOTTED}
+        self._events.scalars(points, int(values["step"]), now)
 
     def samples(self, samples: Sequence[Mapping[str, Any]]) -> None:
         for sample in samples:

@@ -1,0 +1,117 @@
+"""Drain, crash and resume: each prompt is trained once along the lineage, versions are never issued twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rljob_core.api.report import Outcome
+from rljob_core.journal import JournalError, Replay, lineage_prompts, replay, start_from
+
+MakeJob = Callable[..., Any]
+
+
+def versions(journal: bytes) -> list[int]:
+    records = [json.loads(line) for line in journal.splitlines()]
+    return [r["version"] for r in records if r["kind"] == "version"]
+
+
+def test_drain_checkpoints_at_the_step_border_and_stops(job: MakeJob) -> None:
+    running = job(steps=10)
+    running.run(until=lambda: running.session.step == 3)
+    drained = running.drain().run()
+    assert drained.session.finishing is Outcome.DRAINED
+    assert drained.checkpoint[0] == drained.session.step
+
+
+def test_drain_before_anything_is_trained_stops_at_once(job: MakeJob) -> None:
+    running = job()
+    assert running.drain().run().checkpoint is None
+
+
+def test_drain_gives_up_at_its_deadline(job: MakeJob) -> None:
+    running = job(steps=10)
+    running.run(until=lambda: running.session.step == 3)
+    running.drain()
+    running.now += 2000
+    running.beat()
+    running.session.tick(running.now)
+    assert running.session.stopping
+    assert "deadline" in running.session.message
+
+
+def test_resume_after_a_drain_trains_each_prompt_once(job: MakeJob) -> None:
+    running = job(steps=6)
+    running.run(until=lambda: running.session.step == 3)
+    done = running.drain().run().resume().run()
+    assert lineage_prompts(replay(done.journal)) == list(range(24))
+
+
+@pytest.mark.parametrize("crash_at", [1, 2, 3, 5])
+def test_resume_after_a_crash_rolls_back_to_the_checkpoint_and_goes_on(job: MakeJob, crash_at: int) -> None:
+    """The checkpoint is every second step; versions go on from the highest ever issued."""
+    running = job(steps=6)
+    running.run(until=lambda: running.session.step == crash_at)
+    resumed = running.resume(torn=b'{"kind":"ver')
+    assert resumed.session.step == crash_at // 2 * 2
+    done = resumed.run()
+    assert lineage_prompts(replay(done.journal)) == list(range(24))
+    issued = versions(done.journal)
+    assert issued == sorted(set(issued))
+    assert max(done.lags) <= 1
+
+
+def test_resume_of_a_finished_job_evaluates_and_ends_without_training(job: MakeJob) -> None:
+    done = job().run()
+    again = done.resume().run()
+    assert again.session.finishing is Outcome.STEPS_DONE
+    assert again.steps == []
+    assert len(again.evaluations) == 1
+
+
+def test_no_rollout_is_repeated_on_resume_beyond_what_was_not_trained_rl49(job: MakeJob) -> None:
+    running = job(steps=6, evaluation=None)
+    running.run(until=lambda: running.session.step == 4)
+    resumed = running.resume()
+    resumed.train(0)
+    resumed.take(0)
+    assert min(resumed.take(0).rows) == 16
+
+
+def test_state_of_a_checkpoint_names_what_is_in_flight_rl48(job: MakeJob) -> None:
+    running = job(steps=6, max_version_lag=2, evaluation=None)
+    running.run(until=lambda: running.checkpoint is not None)
+    step, version, state = running.checkpoint
+    assert (step, state["version"], state["next_prompt"]) == (2, version, 8)
+    assert state["in_flight"] == [[8, 12], [12, 16]]
+    assert state["totals"]["tokens_generated"] > 0
+
+
+def test_totals_go_on_after_a_resume(job: MakeJob) -> None:
+    running = job(steps=6, evaluation=None)
+    running.run(until=lambda: running.session.step == 3)
+    resumed = running.drain().run().resume()
+    assert resumed.session.tokens_at_start >= 3 * 8 * 3
+    assert resumed.run().session.sampling.totals.queue.samples >= 48
+
+
+def test_checkpoint_whose_step_had_not_reached_the_journal_counts_as_trained() -> None:
+    start = start_from(Replay(), step=2, version=2, state={}, prompts_per_step=4)
+    log = Replay()
+    for record in start.records:
+        log.apply(record)
+    assert lineage_prompts(log) == list(range(8))
+    assert start.highest_version == 2
+
+
+def test_a_bad_line_in_the_middle_of_the_journal_stops_the_start() -> None:
+    with pytest.raises(JournalError, match="line 2 cannot be read"):
+        replay(b'{"kind":"version","version":1}\n{"kind":"ver\n{"kind":"version","version":3}\n')
+
+
+def test_a_torn_last_line_is_left_out() -> None:
+    log = replay(b'{"kind":"version","version":1}\n{"kind":"version","vers')
+    assert (log.highest_version, log.whole_bytes) == (1, 31)

@@ -1,0 +1,74 @@
+"""What a run leaves for people."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from rljob_core.api.messages import Span
+from rljob_core.names import Role
+from rljob_core.session import Worker
+from rljob_workers.coordinator.events import EventFile, _checksum
+from rljob_workers.coordinator.run_files import RunFiles
+
+
+def records(data: bytes) -> list[bytes]:
+    """TFRecords, checksums verified."""
+    out = []
+    while data:
+        (length,) = struct.unpack_from("<Q", data)
+        body = data[12 : 12 + length]
+        assert data[8:12] == _checksum(data[:8])
+        assert data[12 + length : 16 + length] == _checksum(body)
+        out.append(body)
+        data = data[16 + length :]
+    return out
+
+
+def test_crc32c_of_the_check_string_is_the_published_value() -> None:
+    """RFC 3720: CRC-32C of "123456789" is e3069283; masked as in TFRecord."""
+    crc = 0xE3069283
+    assert _checksum(b"123456789") == struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+    assert zlib.crc32(b"123456789") != crc, "not the ordinary CRC-32"
+
+
+def test_scalars_carry_tag_value_step_and_time(tmp_path: Path) -> None:
+    events = EventFile(tmp_path, 5.0)
+    events.scalars({"train/loss": 0.5}, step=300, now=6.0)
+    events.close()
+    (path,) = tmp_path.iterdir()
+    first, second = records(path.read_bytes())
+    assert first.endswith(b"brain.Event:2")
+    assert second == b"\x09" + struct.pack(
+        "<d", 6.0
+    ) + b"\x10\xac\x02" + b"\x2a\x13\x0a\x11\x0a\x0atrain/loss\x15" + struct.pack("<f", 0.5)
+
+
+def test_tensorboard_reads_them(tmp_path: Path) -> None:
+    loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
+    events = EventFile(tmp_path, 5.0)
+    events.scalars({"train/loss": 0.5, "train/kl": 0.25}, step=7, now=6.0)
+    events.close()
+    (path,) = tmp_path.iterdir()
+    read = list(loader.EventFileLoader(str(path)).Load())
+    assert [(v.tag, read[1].step) for v in read[1].summary.value] == [("train/loss", 7), ("train/kl", 7)]
+
+
+def test_lines_are_on_disk_at_once_and_appended_over_restarts(tmp_path: Path) -> None:
+    worker = Worker(worker_id=1, role=Role.TRAINER, pod="t", pod_uid="u", rank=0, group=0, last_seen=0)
+    for start in range(2):
+        files = RunFiles(tmp_path, float(start))
+        files.metrics({"step": start, "reward_mean": 0.5}, "train", now=1.0)
+        files.samples([{"prompt": "1=", "response": "1", "reward": 1.0, "version": 2}])
+        files.spans(worker, [Span(stage="train", start=1.0, end=2.0, step=3)])
+        files.close()
+    metrics = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert metrics == [{"kind": "train", "time": 1.0, "step": s, "reward_mean": 0.5} for s in range(2)]
+    span = json.loads((tmp_path / "timeline.jsonl").read_text().splitlines()[0])
+    assert span == {
+        "process": "trainer-0", "role": "trainer", "pod": "t", "stage": "train", "start": 1.0, "end": 2.0, "step": 3,
+    }  # fmt: skip
