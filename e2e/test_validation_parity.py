@@ -6,6 +6,7 @@ Runs on the cluster of $KUBECONFIG, else on a bare API server of its own. Nothin
 import copy
 import json
 import os
+import random
 import re
 import subprocess
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from kubernetes.client import ApiException, CustomObjectsApi
 from kubernetes.config import new_client_from_config
 
 from rljob_core import names
-from rljob_operator.crd import definition_yaml
+from rljob_operator.crd import definition_yaml, object_schema
 from rljob_operator.validation import admit
 from rljob_operator.yaml_loader import AmbiguousWord, load_file
 
@@ -116,6 +117,45 @@ def causes_on_create(api: CustomObjectsApi, body: dict[str, Any]) -> list[tuple[
         causes += [(field, "unknown field") for field in STRICT.findall(status["message"])]
         return [cause for cause in causes if cause[0] != "<nil>"]
     return []
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_random_objects_get_the_same_verdict(api: CustomObjectsApi, seed: int) -> None:
+    body = random_object(random.Random(seed))
+    theirs = {field for field, _ in causes_on_create(api, body)}
+    assert theirs == {p.field for p in admit(body).problems}, body["spec"]
+
+
+def random_object(rng: random.Random) -> dict[str, Any]:
+    """The base object with one to three fields, known or misspelt, set to something more or less fitting."""
+    body = copy.deepcopy(TABLE["base"])
+    for _ in range(rng.randint(1, 3)):
+        path, schema = rng.choice(FIELDS)
+        *parents, last = path
+        node = body
+        for key in parents:
+            if not isinstance(node.get(key), dict):
+                node[key] = {}
+            node = node[key]
+        fitting = schema.get("enum") or [v for v in VALUES if JSON_TYPES.get(type(v)) == schema["type"]] or VALUES
+        node[last if rng.random() < 0.95 else f"{last}x"] = copy.deepcopy(rng.choice(fitting + VALUES))
+    return body
+
+
+def _fields(schema: dict[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    for key, child in schema.get("properties", {}).items():
+        yield (*path, key), child
+        yield from _fields(child, (*path, key))
+
+
+FIELDS = list(_fields(object_schema()["properties"]["spec"], ("spec",)))
+JSON_TYPES = {int: "integer", float: "number", str: "string", bool: "boolean", dict: "object"}
+VALUES = [
+    *(0, -1, 1, 2, 3, 4, 8, 10_000, 2**62, -(2**63), 2**63, 10**30, 0.5, 1.0, 1.5, 1e-9, 1e300),
+    *("", " ", "a", "a/b", "..", "/", "/..", "a..b", "ä😀", "A" * 300, "x" * 2000, "h:1", "h:99999", "a.b:c"),
+    *("a\n", "/a\n"),
+    *(True, False, None, [], [1], {}, {"a": None}, {"x": {"y": [1]}}),
+]  # fmt: skip
 
 
 def patched(changes: dict[str, Any]) -> dict[str, Any]:

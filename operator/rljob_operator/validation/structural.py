@@ -130,7 +130,7 @@ def _coerced(value: Any, wanted: str | None) -> Any:
 
 
 def _is(value: Any, wanted: str) -> bool:
-    if isinstance(value, AmbiguousWord):
+    if isinstance(value, AmbiguousWord) or (wanted == "integer" and isinstance(value, int) and value not in INT64):
         return False
     kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": float}
     return isinstance(value, kinds[wanted]) and not (isinstance(value, bool) and wanted != "boolean")
@@ -139,6 +139,8 @@ def _is(value: Any, wanted: str) -> bool:
 def _mistyped(value: Any, wanted: str) -> str:
     if isinstance(value, AmbiguousWord):
         return f"is {value}, a boolean to kubectl; write it in quotes"
+    if wanted == "integer" and isinstance(value, int) and not isinstance(value, bool):
+        return f"is {value}, beyond 64 bits; write a smaller integer"
     return f"is {value!r}, {_TYPE_NAMES.get(type(value), 'of another type')}; write {_WANTED[wanted]}"
 
 
