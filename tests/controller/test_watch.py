@@ -39,7 +39,7 @@ SILENT = object()
 class ScriptedApi:
     """Lists and streams in the order they are asked for; after the last stream, silence."""
 
-    def __init__(self, lists: list[list[Object]], streams: list[list[Any]], version: int = 10) -> None:
+    def __init__(self, lists: list[list[list[Object]]], streams: list[list[Any]], version: int = 10) -> None:
         self.lists, self.streams, self.version = lists, streams, version
         self.asked: list[str] = []
 

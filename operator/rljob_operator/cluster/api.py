@@ -113,7 +113,7 @@ class KubeApi:
         query = {"labelSelector": selector, "limit": str(PAGE_LIMIT), "continue": token}
         return await self._call("list", "GET", resource, resource.path(namespace), query=query)
 
-    async def create(self, resource: Resource, namespace: str, body: Object, *, dry_run: bool = False) -> Object:
+    async def create(self, resource: Resource, namespace: str | None, body: Object, *, dry_run: bool = False) -> Object:
         """POST with strict validation: an unknown key is an error that names it, never pruned."""
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict", "dryRun": "All" if dry_run else ""}
         name = body["metadata"].get("name", "")
@@ -126,7 +126,7 @@ class KubeApi:
         path = resource.path(namespace, name)
         return await self._call("patch", "PATCH", resource, path, name, query, body, _APPLY_PATCH)
 
-    async def replace(self, resource: Resource, namespace: str, body: Object) -> Object:
+    async def replace(self, resource: Resource, namespace: str | None, body: Object) -> Object:
         """PUT; a `metadata.resourceVersion` in the body makes it conditional."""
         name = body["metadata"]["name"]
         return await self._call("update", "PUT", resource, resource.path(namespace, name), name, {}, body, _JSON)

@@ -78,7 +78,7 @@ async def _lead(config: OperatorConfig, client: ApiClient, health: Health, lease
 
     async with aiohttp.ClientSession() as session:
         links = JobLinks(session, key, jobs.wake, time.time)
-        jobs.parts = _parts(config, api, children, jobs, links, key)
+        jobs.parts = make_parts(config, api, children, jobs, links, key)
         try:
             ended = await _first(serve(), lease.keep(), *(cache.run() for cache in children.values()))
         finally:
@@ -87,7 +87,7 @@ async def _lead(config: OperatorConfig, client: ApiClient, health: Health, lease
     return 0 if ended == 0 else 1
 
 
-def _parts(
+def make_parts(
     config: OperatorConfig,
     api: KubeApi,
     children: dict[str | None, Children],
@@ -95,6 +95,7 @@ def _parts(
     links: JobLinks,
     key: bytes,
 ) -> Parts:
+    """What passes are made of, on this cluster."""
     substrate = KubernetesSubstrate(api, children, image=config.worker_image, install_key=key, clock=time.time)
     memories = ConfigMapMemories(api)
     statuses = StatusPatcher(api, jobs.status, jobs.wrote)
