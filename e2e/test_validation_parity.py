@@ -128,7 +128,7 @@ def test_random_objects_get_the_same_verdict(api: CustomObjectsApi, seed: int) -
 
 def random_object(rng: random.Random) -> dict[str, Any]:
     """The base object with one to three fields, known or misspelt, set to something more or less fitting."""
-    body = copy.deepcopy(TABLE["base"])
+    body: dict[str, Any] = copy.deepcopy(TABLE["base"])
     for _ in range(rng.randint(1, 3)):
         path, schema = rng.choice(FIELDS)
         *parents, last = path
@@ -160,7 +160,7 @@ VALUES = [
 
 def patched(changes: dict[str, Any]) -> dict[str, Any]:
     """The base object with dotted fields set; a missing parent is made."""
-    body = copy.deepcopy(TABLE["base"])
+    body: dict[str, Any] = copy.deepcopy(TABLE["base"])
     for path, value in changes.items():
         *parents, last = path.split(".")
         node = body

@@ -1,8 +1,8 @@
 """What the API server does to an object before any rule runs: unknown fields, nulls, defaults, types, sizes.
 
 Order and verdicts follow k8s.io/apiextensions-apiserver: unknown fields end the request at once (strict decoding);
-then nulls of known fields are dropped and defaults filled in; a missing, mistyped or oversized field, or a value outside
-its enum, blocks the rules.
+then nulls of known fields are dropped and defaults filled in; a missing, mistyped or oversized field, or a value
+outside its enum, blocks the rules.
 """
 
 from __future__ import annotations
