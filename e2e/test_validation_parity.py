@@ -112,7 +112,7 @@ def causes_on_create(api: CustomObjectsApi, body: dict[str, Any]) -> list[tuple[
             names.GROUP, names.VERSION, "default", names.PLURAL, body, dry_run="All", field_validation="Strict"
         )
     except ApiException as error:
-        status = json.loads(error.body)
+        status = json.loads(error.body or "{}")
         causes = [(cause["field"], cause["message"]) for cause in status.get("details", {}).get("causes", ())]
         causes += [(field, "unknown field") for field in STRICT.findall(status["message"])]
         return [cause for cause in causes if cause[0] != "<nil>"]
