@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -54,7 +55,9 @@ def archive(image: Image) -> Path:
         return target
     started = time.monotonic()
     say(f"building {image.name}")
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+    for stale in folder.glob("build-*"):
+        shutil.rmtree(stale)
+    with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as scratch:
         built = Path(scratch) / "image.tar"
         if docker_answers():
             _docker(image, built)
