@@ -27,14 +27,17 @@ class Series:
     dashed: bool = False
 
 
-def line_chart(title: str, unit: str, series: Sequence[Series], floor: float | None = None) -> str:
-    """A figure with axes, a legend and, on hover, the values of dots. floor: where the y axis begins at the latest."""
+def line_chart(title: str, unit: str, series: Sequence[Series], floor: float | None = None, finest: float = 0.0) -> str:
+    """A figure with axes, a legend and, on hover, the values of dots.
+
+    floor: where the y axis begins at the latest. finest: smallest distance of y ticks (1 for counts).
+    """
     drawn = [s for s in series if s.points]
     if not drawn:
         return _figure(title, unit, "<p class='empty'>nothing recorded</p>", "")
     xs = [x for s in drawn for x, _ in s.points]
     ys = [y for s in drawn for _, y in s.points] + ([] if floor is None else [floor])
-    x_ticks, y_ticks = ticks(min(xs), max(xs), 6), ticks(min(ys), max(ys), 4)
+    x_ticks, y_ticks = ticks(min(xs), max(xs), 6), ticks(min(ys), max(ys), 4, finest)
     scale = _Scale(min(xs), max(xs), min(y_ticks[0], min(ys)), max(y_ticks[-1], max(ys)))
     parts = [f"<svg viewBox='0 0 {WIDTH} {HEIGHT}' role='img' aria-label='{escape(title, quote=True)}'>"]
     for y in y_ticks:
@@ -52,11 +55,11 @@ def line_chart(title: str, unit: str, series: Sequence[Series], floor: float | N
     return _figure(title, unit, "".join(parts), legend)
 
 
-def ticks(low: float, high: float, wanted: int) -> list[float]:
-    """Round numbers that cover low … high, about `wanted` of them."""
+def ticks(low: float, high: float, wanted: int, finest: float = 0.0) -> list[float]:
+    """Round numbers that cover low … high, about `wanted` of them, `finest` apart at least."""
     if high <= low:
         low, high = low - 0.5, high + 0.5
-    raw = (high - low) / wanted
+    raw = max((high - low) / wanted, finest)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw)
     first, last = math.floor(low / step), math.ceil(high / step)

@@ -14,8 +14,8 @@ from rljob_operator.report_html.gantt import timeline
 from rljob_operator.report_html.records import Row, Run, read_run
 from rljob_operator.report_html.style import CSS
 
-SAMPLES_SHOWN = 12
-"""From the beginning of the run, and as many from its end."""
+SAMPLES_SHOWN = 24
+"""Spread evenly over the run, the last one included."""
 
 MIB = 1 << 20
 
@@ -89,10 +89,11 @@ def _charts(run: Run) -> str:
                 "Lag",
                 "policy versions, at the oldest token",
                 [
-                    Series(label="lag", points=_points(run.steps, "lag_oldest")),
                     Series(label="maxVersionLag", points=limit, colour=2, dashed=True),
+                    Series(label="lag", points=_points(run.steps, "lag_oldest"), dots=True),
                 ],
                 floor=0.0,
+                finest=1.0,
             ),
             line_chart(
                 "Throughput",
@@ -126,9 +127,8 @@ def _points(rows: Sequence[Row], key: str) -> list[Point]:
 def _samples(samples: Sequence[Row]) -> str:
     if not samples:
         return "<p class='empty'>no sample was recorded</p>"
-    rows = list(samples)
-    if len(rows) > 2 * SAMPLES_SHOWN:
-        rows = rows[:SAMPLES_SHOWN] + rows[-SAMPLES_SHOWN:]
+    shown = min(SAMPLES_SHOWN, len(samples))
+    rows = [samples[(i + 1) * len(samples) // shown - 1] for i in range(shown)]
     texts, numbers = ("prompt", "response", "answer"), ("step", "version", "reward")
     columns = [c for c in ("step", "version", *texts, "reward") if any(c in row for row in rows)]
     head = "".join(f"<th>{c}</th>" for c in columns)
@@ -151,6 +151,6 @@ def _summary(summary: Row) -> str:
 def _number(value: Any) -> str:
     """Numbers short, the rest as it is, all of it escaped and free of characters XML has no place for."""
     if isinstance(value, float):
-        return three_digits(value)
+        return three_digits(value) if value == 0 or abs(value) >= 1e-3 else f"{value:.2g}"
     text = value if isinstance(value, str) else json.dumps(value)
     return escape("".join(c if c in "\t\n" or c.isprintable() else "�" for c in text))

@@ -14,7 +14,7 @@ h3 { margin: 14px 0 6px; font-size: 13px; color: var(--dim); font-weight: 600; }
   vertical-align: 4px; color: #fff; background: var(--dim); }
 .badge.Succeeded { background: #2f9e44; } .badge.Failed { background: #c92a2a; }
 .message { margin: 4px 0 0; color: var(--dim); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(140px, 1fr)); gap: 10px; margin: 18px 0; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(180px, 1fr)); gap: 10px; margin: 18px 0; }
 .tile, figure, .card { background: var(--card); border: 1px solid var(--rule); border-radius: 10px; }
 .tile { padding: 10px 12px; } .tile b { display: block; font-size: 20px; font-variant-numeric: tabular-nums; }
 .tile span { color: var(--dim); font-size: 12px; }
