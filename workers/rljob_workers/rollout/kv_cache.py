@@ -54,6 +54,7 @@ class BlockCodec:
     def __init__(self, config: ModelConfig, dtype: torch.dtype) -> None:
         self._layers, self._heads, self._dim = config.num_hidden_layers, config.num_key_value_heads, config.head_dim
         self._vocab, self._dtype = config.vocab_size, dtype
+        self._newest: tuple[bytes, int, Block] | None = None
 
     def encode(self, version: int, kv: Tensor, logits_BV: Tensor, lengths: Sequence[int]) -> list[bytes]:
         """One block a row. kv: [layers, 2, B, K, T, D], of which row b fills lengths[b] positions."""
@@ -70,7 +71,12 @@ class BlockCodec:
         return _HEADER.pack(_MAGIC, _FORMAT, _CODES[self._dtype], version, *shape, checksum)
 
     def decode(self, block: bytes, version: int, tokens: int) -> Block:
-        """Raises KVBlockError unless the block is whole, of this model and version, and `tokens` long."""
+        """Raises KVBlockError unless the block is whole, of this model and version, and `tokens` long. The samples of
+        a prompt share one block: it is checked once while they follow each other."""
+        if self._newest is not None:
+            seen, of_version, decoded = self._newest
+            if seen is block and of_version == version and decoded.tokens == tokens:
+                return decoded
         header, body = block[: _HEADER.size], memoryview(block)[_HEADER.size :]
         stored = np.dtype(_STORED[self._dtype])
         shape = (self._layers, 2, self._heads, tokens, self._dim)
@@ -80,7 +86,9 @@ class BlockCodec:
         ):
             raise KVBlockError(f"KV block of {len(block)} bytes does not hold {tokens} tokens of version {version}")
         kv = np.frombuffer(body, stored, count).reshape(shape)
-        return Block(kv=kv, logits=np.frombuffer(body, np.float32, self._vocab, count * stored.itemsize))
+        decoded = Block(kv=kv, logits=np.frombuffer(body, np.float32, self._vocab, count * stored.itemsize))
+        self._newest = (block, version, decoded)
+        return decoded
 
 
 class KVCache:
