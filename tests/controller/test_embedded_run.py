@@ -76,10 +76,10 @@ class Command:
             time.sleep(0.05)
         raise AssertionError(f"step {step} was not reached; {self.logs()}")
 
-    def left(self) -> list[int]:
-        """Processes of this run, by their environment."""
-        mark = f"RLJOB_JOB_FILE={self.run}/job.json".encode()
-        return [pid for pid in _pids() if mark in _environ(pid)]
+    def left(self, role: str = "") -> list[int]:
+        """Processes of this run (of a role), by their environment."""
+        marks = [f"RLJOB_JOB_FILE={self.run}/job.json".encode(), f"RLJOB_ROLE={role}".encode()]
+        return [pid for pid in _pids() if all(mark in _environ(pid) for mark in marks)]
 
     def logs(self) -> str:
         return "\n".join(f"== {p.name}\n{p.read_text()[-1000:]}" for p in sorted((self.run / "logs").glob("*.log")))
@@ -151,3 +151,22 @@ def test_kill_and_ctrl_c_leave_nothing_behind_and_resume_trains_every_prompt_onc
         process.kill()
     assert command.trained() == list(range(steps * PROMPTS))
     assert command.left() == []
+
+
+def test_b2_lost_reward_worker_is_replaced_lost_trainer_restarts_the_gang(tmp_path):
+    steps = 40
+    command = Command(tmp_path, steps=steps)
+    process = command.start()
+    try:
+        command.wait_for_step(process, 3)
+        os.kill(command.left("reward")[0], signal.SIGKILL)
+        command.wait_for_step(process, 12)
+        os.kill(command.left("trainer")[0], signal.SIGKILL)
+        command.finish(process, 0)
+    finally:
+        process.kill()
+    assert command.trained() == list(range(steps * PROMPTS))
+    status = json.loads((command.run / "status.json").read_text())
+    assert (status["phase"], status["attempt"], status["restarts"]["counted"]) == ("Succeeded", 1, 2)
+    assert status["firstCause"]["role"] == "trainer"
+    assert status["firstCause"]["reason"] == "SIGKILL"
