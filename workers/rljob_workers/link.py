@@ -114,20 +114,24 @@ class CoordinatorLink:
 
     def goodbye(self, error: BaseException | None = None) -> None:
         """Last words; with an error the coordinator learns the cause, and whether the user's input is to blame."""
+        self._flush()
         invalid = isinstance(error, InvalidInputError)
         text = "" if error is None else str(error) or type(error).__name__
         self._last(Goodbye(error=text, invalid_input=invalid, rank=self._rank))
 
     def close(self) -> None:
-        """Hand over what is left to tell and end the connection."""
+        """End the connection. Without a goodbye before, the coordinator takes it for a loss."""
         if not self._thread.is_alive():
             return
-        if self._spans:
-            self._last(self._heartbeat())
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def _flush(self) -> None:
+        """Hand over the stages that finished since the last heartbeat."""
+        if self._spans:
+            self._last(self._heartbeat())
 
     def __enter__(self) -> Self:
         return self

@@ -13,7 +13,7 @@ from rljob_core.session.totals import Totals
 from rljob_core.session.training import Command
 from rljob_core.staleness import lag
 
-TOKEN_BYTES, LOGPROB_BYTES = 4, 4
+TOKEN_BYTES, LOGPROB_BYTES, LENGTHS_BYTES = 4, 4, 8
 
 
 class LastStep(Document):
@@ -113,10 +113,10 @@ class Figures:
         }
 
     def _pad(self, batch: Batch) -> None:
-        """Bytes the batch would take as two rectangles: token ids, and log-probabilities of responses."""
+        """Bytes the batch would take as two rectangles (token ids, log-probabilities of responses) and its lengths."""
         samples = batch.samples.values()
         prompt, response = max(s.prompt_tokens for s in samples), max(s.response_tokens for s in samples)
-        row = (prompt + response) * TOKEN_BYTES + response * LOGPROB_BYTES
+        row = (prompt + response) * TOKEN_BYTES + response * LOGPROB_BYTES + LENGTHS_BYTES
         queue = self.totals.queue
         self.totals.queue = queue.model_copy(update={"padded_bytes": queue.padded_bytes + len(samples) * row})
 

@@ -10,18 +10,25 @@ from rljob_core.distqueue import Table
 from rljob_core.session.records import Batch, Prompt, Sample
 from rljob_core.session.settings import Settings
 
+_Tokens = tuple[int, tuple[int, ...]]
+
 
 class Lane:
     """Tables of prompts to prefill and of samples to decode. Static dispatch: partition = prompt index modulo groups.
 
     A sample becomes ready when its prompt's KV lies in the store under the serving version. After a new version, the
     prompts that still have undecoded samples are prefilled again: KV of another version is never used (rl.md 5, 6).
+    Prompts with the same tokens (in one partition) share one prefill: the others wait for it.
     """
 
     def __init__(self, settings: Settings, table: TableName, group_size: int) -> None:
         self._settings, self.table, self.group_size = settings, table, group_size
         self.prompts, self.samples = Table(), Table()
         self._by_id: dict[int, Prompt] = {}
+        self._same: dict[_Tokens, list[int]] = {}
+        """Prompts in work by partition and tokens."""
+        self._prefilling: dict[_Tokens, int] = {}
+        """The one of them that is in the prompt table."""
         self._dispatched: dict[int, int] = {}
         self._key_users: dict[str, int] = {}
         self.garbage: list[str] = []
@@ -38,25 +45,25 @@ class Lane:
 
     def offer(self, batch: Batch) -> None:
         """All prompts of a batch are to be prefilled; their samples wait for it."""
-        ids = [p.prompt_id for p in batch.prompts]
-        partitions = [self.partition(i) for i in ids]
-        self.prompts.offer(ids, ids, partitions=partitions)
         for position, prompt in enumerate(batch.prompts):
             self._by_id[prompt.prompt_id] = prompt
+            self._same.setdefault(self._tokens(prompt), []).append(prompt.prompt_id)
             prompt.open_rows = self.group_size
             priorities = [
                 decode_priority(
                     position,
                     sample,
                     batch=batch.index,
-                    prompts=len(ids),
+                    prompts=len(batch.prompts),
                     group_size=self.group_size,
                     deterministic=self._settings.deterministic,
                 )
                 for sample in range(self.group_size)
             ]
             rows = self.rows_of(prompt.prompt_id)
-            self.samples.offer(rows, priorities, partitions=[partitions[position]] * self.group_size, ready=False)
+            partitions = [self.partition(prompt.prompt_id)] * self.group_size
+            self.samples.offer(rows, priorities, partitions=partitions, ready=False)
+            self._prefill(prompt)
 
     @property
     def undispatched(self) -> bool:
@@ -65,15 +72,15 @@ class Lane:
 
     def forget_kv(self) -> None:
         """A new version serves: prompts with samples that nobody decodes yet go back to prefill."""
-        for prompt in self._by_id.values():
-            if not prompt.kv_key:
-                continue
+        stale = [prompt for prompt in self._by_id.values() if prompt.kv_key]
+        for prompt in stale:
             prompt.kv_key = ""
+        for prompt in stale:
             rows = [row for row in self.rows_of(prompt.prompt_id) if row in self.samples]
             waiting = any(self.samples.is_ready(row) for row in rows)
             self.samples.set_ready(rows, False)
             if waiting:
-                self._prefill_again(prompt.prompt_id)
+                self._prefill(prompt)
 
     def dispatched(self, rows: Sequence[int], version: int) -> None:
         """Remember under which version rows went out."""
@@ -82,12 +89,22 @@ class Lane:
     def returned(self, rows: Iterable[int]) -> None:
         """Rows came back undone; where KV of the serving version is missing by now, it is to be made again."""
         for prompt_id in sorted({row // self.group_size for row in rows}):
-            if not self._by_id[prompt_id].kv_key:
-                self._prefill_again(prompt_id)
+            self._prefill(self._by_id[prompt_id])
 
-    def _prefill_again(self, prompt_id: int) -> None:
-        if prompt_id not in self.prompts:
-            self.prompts.offer([prompt_id], [prompt_id], partitions=[self.partition(prompt_id)])
+    def _tokens(self, prompt: Prompt) -> _Tokens:
+        return self.partition(prompt.prompt_id), tuple(prompt.token_ids)
+
+    def _prefill(self, prompt: Prompt) -> None:
+        """Its samples need KV: that of a prompt with the same tokens, or its own to be made."""
+        if prompt.kv_key:
+            return
+        tokens, number = self._tokens(prompt), prompt.prompt_id
+        key = next((k for k in (self._by_id[same].kv_key for same in self._same[tokens]) if k), "")
+        if key:
+            self._has_kv(prompt, key)
+        elif tokens not in self._prefilling:
+            self._prefilling[tokens] = number
+            self.prompts.offer([number], [number], partitions=[tokens[0]])
 
     def expire(self, now: float) -> None:
         """Leases that ran out return their rows."""
@@ -114,13 +131,18 @@ class Lane:
                 if prompt_id not in self.prompts and key not in self._key_users:
                     self.garbage.append(key)
                 continue  # otherwise whoever holds the prompt now writes the same key
-            prompt = self._by_id[prompt_id]
-            prompt.kv_key = key
-            if key not in prompt.kv_keys:
-                prompt.kv_keys.append(key)
-                self._key_users[key] = self._key_users.get(key, 0) + 1
-            self.samples.set_ready(row for row in self.rows_of(prompt_id) if row in self.samples)
+            tokens = self._tokens(self._by_id[prompt_id])
+            del self._prefilling[tokens]
+            for same in self._same[tokens]:
+                self._has_kv(self._by_id[same], key)
         return sum(accepted)
+
+    def _has_kv(self, prompt: Prompt, key: str) -> None:
+        prompt.kv_key = key
+        if key not in prompt.kv_keys:
+            prompt.kv_keys.append(key)
+            self._key_users[key] = self._key_users.get(key, 0) + 1
+        self.samples.set_ready(row for row in self.rows_of(prompt.prompt_id) if row in self.samples)
 
     def complete_rollout(self, message: CompleteRollout) -> list[Sample | None]:
         """Finished samples, None where the lease is over or the version is not the one handed out (rl.md 20)."""
@@ -158,9 +180,17 @@ class Lane:
         )
 
     def _release_kv(self, prompt: Prompt) -> None:
-        """The last sample of a prompt is done. Prompts with the same tokens share a key."""
-        self.prompts.remove([prompt.prompt_id])
+        """The last sample of a prompt is done: forget it, and KV that no other prompt uses."""
         del self._by_id[prompt.prompt_id]
+        tokens = self._tokens(prompt)
+        self._same[tokens].remove(prompt.prompt_id)
+        if self._prefilling.get(tokens) == prompt.prompt_id:
+            del self._prefilling[tokens]
+            self.prompts.remove([prompt.prompt_id])
+            for same in self._same[tokens]:
+                self._prefill(self._by_id[same])
+        if not self._same[tokens]:
+            del self._same[tokens]
         for key in prompt.kv_keys:
             self._key_users[key] -= 1
             if not self._key_users[key]:

@@ -102,4 +102,11 @@ class EvaluationLogged:
     metrics: dict[str, float]
 
 
-Effect = Journalled | Discarded | StepLogged | EvaluationLogged
+@dataclass(frozen=True, kw_only=True)
+class Noticed:
+    """Something for the log."""
+
+    message: str
+
+
+Effect = Journalled | Discarded | StepLogged | EvaluationLogged | Noticed

@@ -158,7 +158,8 @@ class Sampling:
         for sample in kept:
             batch = self._batch_of[sample.row]
             batch.samples[sample.row] = sample
-            self.rewards.offer([sample.row], [sample.row])
+        rows = [sample.row for sample in kept]
+        self.rewards.offer(rows, rows)
         self._count(message, kept)
         if kept:
             self._pack_users[message.pack_key] = len(kept)

@@ -32,6 +32,7 @@ from rljob_core.session.flow import Flow
 from rljob_core.session.records import (
     Batch,
     Journalled,
+    Noticed,
     StepLogged,
 )
 from rljob_core.session.sampling import Consumer
@@ -89,6 +90,7 @@ class Session(Flow):
 
     def _released(self, worker: Worker, why: str = "it was replaced") -> None:
         self.sampling.release(worker.worker_id)
+        self._effects.append(Noticed(message=f"{worker.role} rank {worker.rank} ({worker.pod}) is gone: {why}"))
         if worker.role is Role.TRAINER:
             self.fail(f"trainer rank {worker.rank} is lost: {why}", worker)
 

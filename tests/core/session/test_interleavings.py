@@ -49,7 +49,7 @@ def chaos(job: Any, rng: random.Random, actions: int) -> None:
         job.beat()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 2**32), lag=st.integers(0, 3), ranks=st.sampled_from([1, 2]), evaluated=st.booleans(),
     deterministic=st.booleans(),

@@ -147,6 +147,19 @@ def test_prefill_comes_first_in_equal_halves_then_samples_of_a_prompt_are_spread
     assert all(d.kv_keys for d in decodes)
 
 
+def test_prompts_with_the_same_tokens_are_prefilled_once(job: MakeJob) -> None:
+    """Positions 0 and 5 have the same tokens; both batches are admitted under one version."""
+    running = job(evaluation=None, max_version_lag=1, max_sequences=64, prefill_prompts=64, rollout_groups=1)
+    running.train(0)
+    running.take(0)
+    prefill = running.take(0)
+    assert prefill.rows == [0, 1, 2, 3, 4]
+    running.complete(0, running.rollouts[0].work.pop())
+    assert len(running.take(0).rows) == 16
+    running.complete(0, running.rollouts[0].work.pop())
+    assert [k for k in running.store if k.startswith("kv/")] == []
+
+
 def test_trainer_that_restored_another_step_ends_the_job(job: MakeJob) -> None:
     running = job()
     message = Register(role="trainer", pod="t", pod_uid="other", index=0, rank=0, world=1, resumed_step=7)
@@ -221,7 +234,7 @@ def test_report_fits_its_limit_and_carries_the_figures(job: MakeJob) -> None:
     assert final.outcome is Outcome.STEPS_DONE
     assert (final.step, final.total_steps, final.policy_version) == (4, 4, 4)
     assert final.queue.samples == 32
-    assert final.queue.padded_bytes == 32 * ((2 + 3) * 4 + 3 * 4)
+    assert final.queue.padded_bytes == 32 * ((2 + 3) * 4 + 3 * 4 + 8)
     assert final.kv.misses == 0
     assert final.kv.hits >= 32
     assert final.weights.publishes == 5

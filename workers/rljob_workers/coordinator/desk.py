@@ -30,7 +30,7 @@ from rljob_core.api.messages import (
 )
 from rljob_core.api.report import Outcome, Report
 from rljob_core.errors import InvalidInputError, QueueError
-from rljob_core.session import Discarded, EvaluationLogged, Journalled, Session, StepLogged, Worker
+from rljob_core.session import Discarded, EvaluationLogged, Journalled, Noticed, Session, StepLogged, Worker
 from rljob_core.session.reporting import report
 from rljob_workers.coordinator.journal_file import JournalFile
 from rljob_workers.coordinator.pulse import Pulse
@@ -224,6 +224,8 @@ class Desk:
             match effect:
                 case Journalled():
                     self._journal.append(effect.record)
+                case Noticed():
+                    _log.info("%s", effect.message)
                 case Discarded():
                     self._discard(effect.keys)
                 case StepLogged() if self._files is not None:
