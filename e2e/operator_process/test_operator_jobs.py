@@ -11,7 +11,6 @@ from operator_jobs import JOB_PODS, FakeCoordinator, Job, until
 from rljob_core.tokens import job_token
 from rljob_operator.cluster.api import EVENTS, PODS, RLJOBS, KubeApi
 
-pytest_plugins = ["operator_fixtures"]
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 

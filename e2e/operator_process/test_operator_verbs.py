@@ -10,7 +10,6 @@ from operator_jobs import FakeCoordinator, Job, until
 
 from rljob_operator.cluster.api import PODS, KubeApi, Object
 
-pytest_plugins = ["operator_fixtures"]
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 OPERATOR_USER = "system:serviceaccount:rljob-system:rljob-operator"

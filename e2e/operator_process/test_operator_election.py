@@ -11,7 +11,6 @@ from operator_jobs import JOB_PODS, Job, until
 
 from rljob_operator.cluster.api import LEASES, SECRETS, ApiError, KubeApi
 
-pytest_plugins = ["operator_fixtures"]
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 

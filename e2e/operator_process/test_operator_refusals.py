@@ -11,7 +11,6 @@ from operator_jobs import Job, until
 
 from rljob_operator.cluster.api import CONFIG_MAPS, SERVICES, KubeApi, Object, Resource
 
-pytest_plugins = ["operator_fixtures"]
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 RESOURCE_QUOTAS = Resource(group="", version="v1", plural="resourcequotas")
