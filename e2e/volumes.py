@@ -1,0 +1,86 @@
+"""A static hostPath volume for checkpoints, shared by all pods of the one node."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import timeouts
+from live import Body, Namespace, kubectl
+
+IMAGE = "rljob/worker:0.1.0"
+CLAIM = "checkpoints"
+FOLDERS = "/var/lib/rljob-e2e/volumes"
+"""On the node; below the local cluster's own folder, which `down` removes."""
+
+
+class CheckpointVolume:
+    """PersistentVolume and claim on a folder that the pods' unprivileged user may write."""
+
+    objects = (f"persistentvolumeclaims/{CLAIM}",)
+    spec: Body = {"volume": {"persistentVolumeClaim": {"name": CLAIM}}}
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self.name = f"{namespace.name}-{CLAIM}"
+        self.folder = f"{FOLDERS}/{self.name}"
+
+    def create(self) -> None:
+        self._as_root("make", f"mkdir -p /volumes/{self.name} && chmod 0777 /volumes/{self.name}")
+        capacity: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+        volume = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": self.name},
+            "spec": capacity
+            | {
+                "capacity": {"storage": "1Gi"},
+                "hostPath": {"path": self.folder},
+                "persistentVolumeReclaimPolicy": "Retain",
+            },
+        }
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": CLAIM},
+            "spec": capacity | {"volumeName": self.name, "resources": {"requests": {"storage": "1Gi"}}},
+        }
+        self._namespace.apply(volume)
+        self._namespace.apply(claim)
+
+    def read(self, path: str) -> str:
+        """Content of a file in the volume."""
+        return self._as_root("read", f"cat /volumes/{self.name}/{path}")
+
+    def listing(self) -> list[str]:
+        return self._as_root("list", f"ls /volumes/{self.name}").split()
+
+    def remove(self) -> None:
+        self._as_root("remove", f"rm -rf /volumes/{self.name}")
+        self._namespace.kubectl("delete", "pvc", CLAIM, "--ignore-not-found", "--wait=false")
+        kubectl(self._namespace.kubeconfig, "delete", "pv", self.name, "--ignore-not-found", "--wait=false")
+
+    def _as_root(self, name: str, script: str) -> str:
+        """Output of a shell script in a pod of its own that sees the node's folder as /volumes."""
+        container = {
+            "name": "shell",
+            "image": IMAGE,
+            "imagePullPolicy": "IfNotPresent",
+            "command": ["sh", "-ec", script],
+            "securityContext": {"runAsUser": 0},
+            "volumeMounts": [{"name": "volumes", "mountPath": "/volumes"}],
+        }
+        volume = {"name": "volumes", "hostPath": {"path": FOLDERS, "type": "DirectoryOrCreate"}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{name}-{CLAIM}"},
+            "spec": {"restartPolicy": "Never", "containers": [container], "volumes": [volume]},
+        }
+        pod = f"{name}-{CLAIM}"
+        self._namespace.kubectl("create", "-f", "-", text=json.dumps(body))
+        ended = ("--for=jsonpath={.status.phase}=Succeeded", f"--timeout={timeouts.STATUS_S}s")
+        self._namespace.kubectl("wait", f"pod/{pod}", *ended)
+        out = self._namespace.kubectl("logs", pod)
+        self._namespace.kubectl("delete", "pod", pod)
+        return out
