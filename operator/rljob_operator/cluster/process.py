@@ -69,21 +69,25 @@ async def _lead(config: OperatorConfig, client: ApiClient, health: Health, lease
     scopes: tuple[str | None, ...] = config.namespaces or (None,)
     children = {scope: Children(api, scope, jobs.wake, _beat(health, f"pods {scope or ''}")) for scope in scopes}
 
-    async def serve() -> None:
-        for cache in children.values():
-            await cache.synced.wait()
-        health.ready = lambda: True
-        beat = _beat(health, "rljobs")
-        await rljobs.serve(client, config.namespaces, seen=jobs.seen, gone=jobs.gone, beat=beat)
-
     async with aiohttp.ClientSession() as session:
         links = JobLinks(session, key, jobs.wake, time.time)
         jobs.parts = make_parts(config, api, children, jobs, links, key)
+
+        async def stop() -> None:
+            await jobs.close()
+            await links.close()
+
+        async def serve() -> None:
+            for cache in children.values():
+                await cache.synced.wait()
+            health.ready = lambda: True
+            beat = _beat(health, "rljobs")
+            await rljobs.serve(client, config.namespaces, seen=jobs.seen, gone=jobs.gone, beat=beat, stop=stop)
+
         try:
             ended = await _first(serve(), lease.keep(), *(cache.run() for cache in children.values()))
         finally:
-            await jobs.close()
-            await links.close()
+            await stop()
     return 0 if ended == 0 else 1
 
 

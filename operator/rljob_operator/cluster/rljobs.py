@@ -7,7 +7,7 @@ stay inside kopf).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,10 +30,12 @@ async def serve(
     seen: Callable[[Object], None],
     gone: Callable[[str], None],
     beat: Callable[[], None],
+    stop: Callable[[], Awaitable[None]],
 ) -> None:
     """Run kopf until it is told to stop (SIGTERM, SIGINT) or fails.
 
     seen: every new body. gone: uid of a deleted RLJob. beat: sign of life of the watch. namespaces: empty for all.
+    stop: ends the tasks that `seen` began; kopf would wait 5 s for them before it cancels them itself.
     """
     registry = kopf.OperatorRegistry()
 
@@ -47,6 +49,10 @@ async def serve(
         else:
             seen(body)
 
+    async def cleanup(**_: Any) -> None:
+        await stop()
+
+    kopf.on.cleanup(registry=registry, id="stop")(cleanup)
     kopf.on.login(registry=registry, id="login")(login)
     kopf.on.event(GROUP, VERSION, PLURAL, registry=registry, id="enqueue")(on_event)
     await kopf.operator(
