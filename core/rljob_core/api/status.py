@@ -55,6 +55,7 @@ class Reason(StrEnum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     STEPS_DONE = "StepsDone"
     TARGET_REACHED = "TargetReached"
+    DRAINING = "Draining"
     DRAINED = "Drained"
     DURABLE_VOLUME = "DurableVolume"
     EMPTY_DIR = "EmptyDir"

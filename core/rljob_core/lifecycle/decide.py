@@ -7,6 +7,7 @@ refusals, then what follows from memory: directive, create, delete, status, even
 from __future__ import annotations
 
 from rljob_core.api.spec import RLJob
+from rljob_core.api.status import Reason
 from rljob_core.lifecycle import causes, creation, deadline, invalid
 from rljob_core.lifecycle.completion import FINISH_GRACE_S, completed, finishing
 from rljob_core.lifecycle.creation import to_create, troubled
@@ -65,7 +66,7 @@ def _end(memory: Memory, ending: Ending, now: float) -> Memory:
 
 def _blame(view: View, memory: Memory, ending: Ending, now: float) -> Memory:
     """The pod that found the input wrong is the first cause."""
-    guilty = invalid.invalid_input_pod(view) if ending.reason == "InvalidInput" else None
+    guilty = invalid.invalid_input_pod(view) if ending.reason is Reason.INVALID_INPUT else None
     if guilty is None:
         return memory
     workload = next(w for w in view.wanted if w.name == guilty.name)

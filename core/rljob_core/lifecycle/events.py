@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rljob_core.api.status import Condition, ConditionStatus, ConditionType, Phase, RLJobStatus
+from rljob_core.api.status import Condition, ConditionStatus, ConditionType, Phase, Reason, RLJobStatus
 from rljob_core.lifecycle import causes
 from rljob_core.lifecycle.model import Event
 
@@ -28,13 +28,13 @@ def events(before: RLJobStatus, after: RLJobStatus) -> tuple[Event, ...]:
 def _refused(status: RLJobStatus) -> tuple[str, str] | None:
     """Reason and message of a creation the API refused."""
     created = _find(status, ConditionType.PODS_CREATED)
-    if created is None or created.status is ConditionStatus.TRUE or created.reason == "CreatingPods":
+    if created is None or created.status is ConditionStatus.TRUE or created.reason is Reason.CREATING_PODS:
         return None
     return (str(created.reason), created.message)
 
 
 def _drain_changed(before: RLJobStatus, after: RLJobStatus) -> bool:
-    return (before.reason == "Drained") != (after.reason == "Drained")
+    return (before.reason == Reason.DRAINED) != (after.reason == Reason.DRAINED)
 
 
 def _find(status: RLJobStatus, kind: ConditionType) -> Condition | None:

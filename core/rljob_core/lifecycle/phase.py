@@ -22,8 +22,8 @@ def verdict(observed: Observed, view: View, memory: Memory) -> Verdict:
     """Running only with the whole gang ready and a Report received (B9); level-triggered: no memory of events (B10)."""
     if memory.ending is not None:
         return Verdict(phase=memory.ending.phase, reason=memory.ending.reason, message=memory.ending.message)
-    if drain.drained(observed, view):
-        return Verdict(phase=Phase.PENDING, reason=Reason.DRAINED, message="drained; run it again to resume")
+    if observed.drain_requested:
+        return _draining(observed, view, memory)
     if view.whole:
         if trusted_report(observed, view) is not None:
             return Verdict(phase=Phase.RUNNING, reason=Reason.TRAINING, message=f"{len(view.wanted)} pods ready")
@@ -37,6 +37,17 @@ def verdict(observed: Observed, view: View, memory: Memory) -> Verdict:
         return Verdict(phase=Phase.PENDING, reason=trouble.reason, message=message)
     ready = sum(w.name in view.current and fit(view.current[w.name]) for w in view.wanted)
     return _starting(memory, Reason.WAITING_FOR_PODS, f"{ready} of {len(view.wanted)} pods ready{_obstacle(view)}")
+
+
+def _draining(observed: Observed, view: View, memory: Memory) -> Verdict:
+    """Pending from the moment draining begins: it shall not run."""
+    report = memory.final_report or trusted_report(observed, view)
+    step = report.last_checkpoint_step if report else None
+    saved = "no checkpoint yet" if step is None else f"checkpoint of step {step}"
+    if drain.drained(observed, view):
+        return Verdict(phase=Phase.PENDING, reason=Reason.DRAINED, message=saved)
+    live = sum(pod.live for pod in observed.workloads)
+    return Verdict(phase=Phase.PENDING, reason=Reason.DRAINING, message=f"{live} pods still live; {saved}")
 
 
 def _starting(memory: Memory, reason: Reason, message: str) -> Verdict:

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from rljob_core.api import RLJob
-from rljob_core.api.status import Phase, RLJobStatus
+from rljob_core.api.status import Phase, Reason, RLJobStatus
 from rljob_core.errors import EXIT_DRAINED, EXIT_INVALID_INPUT, InvalidInputError
 from rljob_core.lifecycle.failure import begin_again
 from rljob_operator.embedded import display, ending, inputs, summary
@@ -143,5 +143,5 @@ def _exit_code(result: Result) -> int:
     if result.status.phase is Phase.SUCCEEDED:
         return 0
     if result.status.phase is Phase.FAILED:
-        return EXIT_INVALID_INPUT if result.status.reason == "InvalidInput" else EXIT_FAILED
+        return EXIT_INVALID_INPUT if result.status.reason == Reason.INVALID_INPUT else EXIT_FAILED
     return EXIT_KILLED if result.killed else EXIT_DRAINED

@@ -353,12 +353,14 @@ def test_drain_lets_the_coordinator_checkpoint_then_removes_the_rest(world):
     plan = world.step()
     assert plan.directive.action is Action.DRAIN
     assert plan.delete == ()
-    world.report = Report(sequence=2, outcome=Outcome.DRAINED, step=4)
+    assert (world.status.phase, world.status.reason) == (Phase.PENDING, "Draining")
+    world.report = Report(sequence=2, outcome=Outcome.DRAINED, step=4, last_checkpoint_step=4)
     for name in ["demo-coordinator-0", *TRAINERS]:
         world.fail(name, 75)
     world.step()
     world.step()
     assert (world.status.phase, world.status.reason) == (Phase.PENDING, "Drained")
+    assert world.status.message == "checkpoint of step 4"
     assert world.status.restarts.uncounted == 0
     assert all(not pod.live for pod in world.pods.values())
     assert world.step(100).create == ()
