@@ -102,7 +102,7 @@ def test_readiness() -> None:
     [
         (None, {"emptyDir": {}}, "false"),
         ({"persistentVolumeClaim": {"name": "c"}}, {"persistentVolumeClaim": {"claimName": "c"}}, "true"),
-        ({"hostPath": {"path": "/ck"}}, {"hostPath": {"path": "/ck", "type": "DirectoryOrCreate"}}, "true"),
+        ({"hostPath": {"path": "/ck"}}, {"hostPath": {"path": "/ck", "type": "Directory"}}, "true"),
     ],
 )
 def test_checkpoint_volume(volume: dict[str, Any] | None, source: dict[str, Any], durable: str) -> None:

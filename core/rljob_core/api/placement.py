@@ -108,7 +108,7 @@ class HostPath(Document):
     rules: ClassVar[tuple[Rule, ...]] = (shaped("path", "/.*", "write an absolute path"), without_parent_parts("path"))
 
     path: Text
-    """Absolute path."""
+    """Absolute path. The directory must exist and be writable by the pods' user (10001 in our image)."""
 
 
 class ClaimVolume(Document):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class OperatorConfig:
             worker_image=image,
             namespaces=tuple(filter(None, environ.get("RLJOB_NAMESPACES", "").replace(",", " ").split())),
             install_key_file=Path(environ.get("RLJOB_INSTALL_KEY_FILE", "/var/run/rljob/install-key/key")),
-            pod_name=environ.get("POD_NAME") or socket.gethostname(),
+            pod_name=environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}",
             pod_namespace=environ.get("POD_NAMESPACE", "rljob-system"),
             probe_port=_integer(environ, "RLJOB_PROBE_PORT", 8081),
             concurrency=_integer(environ, "RLJOB_CONCURRENCY", 16),

@@ -176,7 +176,7 @@ def _checkpoint_source(job: RLJob) -> dict[str, Any]:
     if volume and volume.persistent_volume_claim:
         return {"persistentVolumeClaim": {"claimName": volume.persistent_volume_claim.name}}
     if volume and volume.host_path:
-        return {"hostPath": {"path": volume.host_path.path, "type": "DirectoryOrCreate"}}
+        return {"hostPath": {"path": volume.host_path.path, "type": "Directory"}}
     return {"emptyDir": {}}
 
 
