@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from rljob_core.api.report import Outcome, TerminationMessage
 from rljob_core.errors import EXIT_DRAINED, EXIT_INVALID_INPUT, InvalidInputError
 from rljob_core.journal import lineage_prompts, replay
 from rljob_core.names import Role
+from rljob_workers import checkpoints
 from rljob_workers.link import register_message
 
 pytestmark = pytest.mark.processes
@@ -129,6 +132,22 @@ async def test_drain_and_resume_train_each_prompt_once(stage: MakeStage) -> None
     journal = replay((job.path / "checkpoints" / "journal.jsonl").read_bytes())
     assert lineage_prompts(journal) == list(range(48))
     assert journal.highest_version == 13, "versions go on after a resume: 12 steps and two starts"
+
+
+async def test_sigterm_drains_with_a_checkpoint(stage: MakeStage) -> None:
+    job = stage(steps=200)
+
+    async def terminate() -> None:
+        report = await job.report()
+        while report.step < 1:
+            report = await job.report(f"?after={report.sequence}&wait=5")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async with job.coordinator() as coordinator:
+        assert await job.run_workers(coordinator, terminate()) == EXIT_DRAINED
+    newest = checkpoints.newest(job.path / "checkpoints")
+    assert newest is not None
+    assert newest.meta.step == len(job.trained) // 4
 
 
 async def test_invalid_input_of_a_worker_ends_everything_with_64(stage: MakeStage) -> None:
