@@ -76,8 +76,8 @@ class FakeCoordinator:
     def context(self) -> Context:
         return Context(job=JOB, role=Role.REWARD, coordinator=f"127.0.0.1:{self.port}")
 
-    def link(self, **bounds: float) -> CoordinatorLink:
-        return CoordinatorLink(self.context(), **({"connect_s": 5.0, "reconnect_s": 5.0} | bounds))
+    def link(self, connect_s: float = 5.0, reconnect_s: float = 5.0) -> CoordinatorLink:
+        return CoordinatorLink(self.context(), connect_s=connect_s, reconnect_s=reconnect_s)
 
     def named(self, kind: str) -> list[dict[str, Any]]:
         return [f for f in self.frames if f["type"] == kind]

@@ -165,12 +165,6 @@ class Table:
                 over.append(attempt)
         return self._end_leases(over)
 
-    def next_deadline(self) -> float | None:
-        """When `expire` has something to do at the earliest."""
-        while self._deadlines and self._deadlines[0][1] not in self._leases:
-            heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
-
     def remove(self, rows: Iterable[int]) -> None:
         """Forget rows in whatever state; completions that come later are refused. Unknown rows are fine."""
         for row in rows:

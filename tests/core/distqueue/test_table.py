@@ -93,14 +93,12 @@ def test_counts_return_to_zero_after_failures_rl42() -> None:
         assert (queue.leased, queue.held_by(A), queue.ready()) == (0, 0, 3)
 
 
-def test_expiry_is_per_lease_and_next_deadline_says_when() -> None:
+def test_expiry_is_per_lease() -> None:
     queue = table(1, 2)
     queue.lease(A, 1, now=0, lease_s=5)
     queue.lease(A, 1, now=3, lease_s=5)
-    assert queue.next_deadline() == 5
     assert queue.expire(now=4.9) == []
     assert queue.expire(now=5) == [1]
-    assert queue.next_deadline() == 8
 
 
 def test_partitions_keep_consumers_apart() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -80,12 +79,9 @@ class Stage:
     lags: list[int] = field(default_factory=list)
     trained: list[int] = field(default_factory=list)
     refused: list[bool] = field(default_factory=list)
-    pause: threading.Event = field(default_factory=threading.Event)
-    """Clear: rollouts hold their decoded samples back."""
 
     def __post_init__(self) -> None:
         self.port = free_port()
-        self.pause.set()
 
     def context(self, role: Role, index: int = 0, incarnation: int = 0) -> Context:
         return Context(
@@ -160,7 +156,6 @@ class Stage:
                     link.close()
                     return
                 decoded += 1
-                assert self.pause.wait(30)
                 done = self.decoded(work)
                 store.put({done.pack_key: b"pack"})
                 self.refused += [not a for a in link.call(done, Committed).accepted]
