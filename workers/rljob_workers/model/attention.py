@@ -36,12 +36,12 @@ class Causal:
             return out.transpose(1, 2).reshape(rows, tokens, heads * dim)
         kv_heads = k_BTKD.shape[2]
         group = heads // kv_heads
-        hidden = q_BTAD.new_full((tokens, tokens), float("-inf")).triu_(1)
         q = q_BTAD.view(rows, tokens, kv_heads, group, dim).permute(0, 2, 3, 1, 4).reshape(-1, group * tokens, dim)
-        k = k_BTKD.permute(0, 2, 3, 1).reshape(-1, dim, tokens)
-        v = v_BTKD.transpose(1, 2).reshape(-1, tokens, dim)
-        scores = torch.baddbmm(hidden.repeat(group, 1), q, k, alpha=dim**-0.5)
-        out = torch.bmm(_softmax(scores), v)
+        k, v = (x.transpose(1, 2).reshape(-1, tokens, dim) for x in (k_BTKD, v_BTKD))
+        unseen = q.new_full((tokens, tokens), float("-inf")).tril_(-1).repeat(1, group)
+        # Keys by queries: the softmax runs over the outer dimension, which vectorises for short rows.
+        scores = torch.baddbmm(unseen, k, q.transpose(1, 2), alpha=dim**-0.5)
+        out = torch.bmm(_softmax(scores, 1).transpose(1, 2), v)
         out_BTAD = out.view(rows, kv_heads, group, tokens, dim).permute(0, 3, 1, 2, 4)
         return out_BTAD.reshape(rows, tokens, heads * dim)
 
@@ -79,8 +79,8 @@ class Cached:
         values[self.rows, :, self.positions] = v_BTKD.squeeze(1)
         q_BKGD = q_BTAD.view(rows, keys.shape[1], heads // keys.shape[1], dim)
         scores = (q_BKGD @ keys.transpose(2, 3)).mul_(dim**-0.5).masked_fill_(self.unseen, float("-inf"))
-        return (_softmax(scores) @ values).view(rows, 1, heads * dim)
+        return (_softmax(scores, -1) @ values).view(rows, 1, heads * dim)
 
 
-def _softmax(scores: Tensor) -> Tensor:
-    return F.softmax(scores, -1, dtype=torch.float32).to(scores.dtype)
+def _softmax(scores: Tensor, dim: int) -> Tensor:
+    return F.softmax(scores, dim, dtype=torch.float32).to(scores.dtype)

@@ -59,19 +59,22 @@ class _Rotary(Function):
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor, sign: int) -> Tensor:
-    out = torch.empty_like(x)
-    (left, right), (out_left, out_right) = x.chunk(2, -1), out.chunk(2, -1)
-    torch.mul(left, cos, out=out_left).addcmul_(right, sin, value=-sign)
-    torch.mul(right, cos, out=out_right).addcmul_(left, sin, value=sign)
-    return out
+    left, right = x.chunk(2, -1)
+    return (x * cos).addcmul_(torch.cat((right, left), -1), sin, value=sign)
 
 
 def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate the two halves of the last dimension (RoPE, arXiv 2104.09864; halves as in GPT-NeoX).
 
-    x: [..., D]. cos, sin: broadcastable to [..., D/2].
+    x: [..., D]. cos, sin: broadcastable to it, from `rotary_table`.
     """
     return apply(_Rotary, x, cos, sin)
+
+
+def rotary_table(angles: Tensor) -> tuple[Tensor, Tensor]:
+    """cos and sin [..., D] of angles [..., D / 2]; sin carries the sign each half of the rotation takes."""
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
 
 
 class _Swiglu(Function):

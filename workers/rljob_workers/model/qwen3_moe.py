@@ -18,7 +18,7 @@ from rljob_workers.model.attention import Attention
 from rljob_workers.model.config import ModelConfig, Reader, key_path
 from rljob_workers.model.experts import Experts
 from rljob_workers.model.family import Family, Piece
-from rljob_workers.model.functions import rms_norm, rotary, swiglu
+from rljob_workers.model.functions import rms_norm, rotary, rotary_table, swiglu
 from rljob_workers.model.policy import Placement, Policy, RoutingCounts
 
 
@@ -274,7 +274,7 @@ class Qwen3MoePolicy(Policy):
         model = self.model
         x = model.embed_tokens(ids_BT)
         angles = (positions.unsqueeze(-1).float() * model.inverse_frequencies.float()).unsqueeze(-2)
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        cos, sin = (table.to(x.dtype) for table in rotary_table(angles))
         for layer in model.layers:
             x = layer(x, cos, sin, attention, counts)
         out: Tensor = model.norm(x)
