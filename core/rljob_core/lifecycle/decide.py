@@ -25,7 +25,7 @@ from rljob_core.names import Role
 
 def decide(job: RLJob, observed: Observed, memory: Memory, now: float) -> Plan:
     """What to do now. now: unix seconds."""
-    memory = recover(memory, observed.status)
+    given, memory = memory, recover(memory, observed.status)
     view = look(job, observed, memory)
     if memory.ending is None:
         memory = _live(job, observed, view, remember(observed, view, memory, now), now)
@@ -38,7 +38,7 @@ def decide(job: RLJob, observed: Observed, memory: Memory, now: float) -> Plan:
         directive=memory.last_directive if memory.ending is None and view.live(Role.COORDINATOR) else None,
         status=status,
         events=events(observed.status, status),
-        memory=memory,
+        memory=given if observed.status.phase.terminal else memory,
         requeue_after=_requeue(job, observed, memory, now),
     )
 

@@ -25,7 +25,7 @@ def verdict(observed: Observed, view: View, memory: Memory) -> Verdict:
     if observed.drain_requested:
         return _draining(observed, view, memory)
     if view.whole:
-        if trusted_report(observed, view) is not None:
+        if memory.final_report is not None or trusted_report(observed, view) is not None:
             return Verdict(phase=Phase.RUNNING, reason=Reason.TRAINING, message=f"{len(view.wanted)} pods ready")
         why = f": {observed.report_error}" if observed.report_error else ""
         return _starting(memory, Reason.WAITING_FOR_REPORT, f"all pods ready, no report of the coordinator yet{why}")

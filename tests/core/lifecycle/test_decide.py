@@ -87,6 +87,16 @@ def test_b1_operator_was_away_for_the_whole_run(world, done_report):
     assert (world.status.phase, world.status.step) == (Phase.SUCCEEDED, 10)
 
 
+def test_still_running_while_the_trainers_outlive_the_coordinator(world, done_report):
+    world.run()
+    world.report = done_report
+    world.step()
+    world.succeed(Role.COORDINATOR)
+    world.report = None
+    world.step()
+    assert world.status.phase is Phase.RUNNING
+
+
 def test_trainers_that_hang_after_the_goal_are_not_waited_for(world, done_report):
     world.run()
     world.report = done_report
@@ -255,6 +265,7 @@ def test_b17_terminal_is_final(world, done_report, ending):
     assert plan.create == ()
     assert plan.events == ()
     assert plan.status is status
+    assert plan.memory == Memory(), "nothing is written any more, not even what is remembered"
 
 
 def test_b17_counters_survive_the_loss_of_memory(world):
