@@ -14,7 +14,7 @@ help: ## list the targets
 	@grep -hE '^[a-z0-9%-]+:.*## ' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 demo: $(VENV)/installed-run ## install, then train the sample here, without a cluster
-	$(BIN)/rljob run $(SAMPLE)
+	$(BIN)/rljob run $(SAMPLE) $(ARGUMENTS)
 
 test: $(VENV)/installed-dev ## unit tests, and those with real local processes
 	$(BIN)/python -m pytest

@@ -1,0 +1,73 @@
+"""`make demo`, as on a fresh machine: no cluster, the whole loop, within its bounds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from live import ROOT
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
+
+MOST_SECONDS, MOST_STARTUP_SECONDS, MOST_PSS_BYTES = 240, 25, 6 << 30
+LEAST_EXACT_MATCH = 0.95
+SUMMARY = {
+    "phase", "steps", "seconds", "startup_seconds", "tokens_generated", "tokens_per_second", "eval_exact_match",
+    "eval_mean_reward", "policy_version", "max_version_lag", "logprob_gap", "kv", "queue", "weights", "experts",
+    "restarts", "phase_seconds",
+}  # fmt: skip
+
+
+def test_the_demo_learns_within_its_bounds(tmp_path: Path) -> None:
+    with (tmp_path / "output").open("wb") as output:
+        command = ["make", "--silent", "demo", f"ARGUMENTS=--runs {tmp_path}"]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
+        most = 0
+        while process.poll() is None:
+            most = max(most, pss_bytes(process.pid))
+            time.sleep(1.0)
+    shown = (tmp_path / "output").read_text()
+    assert process.returncode == 0, shown
+    run = tmp_path / "reverse-digits"
+    summary = json.loads((run / "summary.json").read_text())
+    print(json.dumps(summary | {"most_pss_bytes": most}))
+    assert summary.keys() >= SUMMARY
+    assert summary["phase"] == "Succeeded"
+    assert summary["eval_exact_match"] >= LEAST_EXACT_MATCH
+    assert summary["max_version_lag"] <= 1
+    assert summary["logprob_gap"] < 1e-4
+    assert summary["seconds"] <= MOST_SECONDS
+    assert summary["startup_seconds"] <= MOST_STARTUP_SECONDS
+    assert 0 < most <= MOST_PSS_BYTES
+    for left in ("metrics.jsonl", "samples.jsonl", "report.html"):
+        assert (run / left).stat().st_size, left
+    assert list(run.rglob("events.out.tfevents.*"))
+    assert list((run / "checkpoints").glob("step-*/model/config.json"))
+
+
+def pss_bytes(root: int) -> int:
+    """Proportional set size of a process and all its descendants."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    total, waiting = 0, [root]
+    while waiting:
+        pid = waiting.pop()
+        waiting += children.get(pid, [])
+        total += _pss(pid)
+    return total
+
+
+def _pss(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
