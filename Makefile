@@ -46,6 +46,7 @@ demo-cluster: cluster-up images ## cluster, images, operator, and the sample job
 	tools/demo_cluster.sh "$$($(CLUSTER) kubeconfig)" $(SAMPLE)
 
 e2e: $(VENV)/installed-dev ## the end-to-end tests, on a cluster made for them
+	$(CLUSTER) fill-cache
 	$(BIN)/python -m pytest e2e --timeout 1200 -p no:cacheprovider
 
 bench: $(VENV)/installed-run ## every benchmark; renders docs/benchmarks.md
