@@ -55,6 +55,16 @@ class Job:
         conditions = (await self.status()).get("conditions") or []
         return next((c for c in conditions if c["type"] == kind), {})
 
+    async def becomes(self, kind: str, reason: str) -> Object:
+        """The condition, once it has this reason."""
+
+        async def has() -> Object | None:
+            condition = await self.condition(kind)
+            return condition if condition.get("reason") == reason else None
+
+        found: Object = await until(has, f"condition {kind} with reason {reason}")
+        return found
+
     async def pods(self) -> dict[str, Object]:
         page = await self.api.list_page(PODS, self.namespace, f"rljob.dev/job={self.name}")
         return {pod["metadata"]["name"]: pod for pod in page["items"]}

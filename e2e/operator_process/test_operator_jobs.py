@@ -22,7 +22,7 @@ async def test_children_are_made_once_whatever_happens_to_the_operator_b38(
     await job.create()
     await job.all_created()
     await job.phase("Provisioning")
-    assert (await job.condition("PodsCreated"))["status"] == "True"
+    await job.becomes("PodsCreated", "PodsCreated")
     await asyncio.sleep(1.0)
     before = await job.everything()
     operator.kill()

@@ -73,20 +73,14 @@ async def test_quota_is_said_and_waited_for_b3(api: KubeApi, namespace: str, sta
     await start(namespaces=namespace)
     await job.create()
 
-    async def refused() -> bool:
-        return bool((await job.condition("PodsCreated")).get("reason") == "QuotaExceeded")
-
-    await until(refused, "QuotaExceeded")
+    await job.becomes("PodsCreated", "QuotaExceeded")
     assert "exceeded quota" in (await job.condition("PodsCreated"))["message"]
     assert (await job.status())["phase"] in ("Pending", "Provisioning")
     assert len(await job.pods()) <= 3
     await allow(20)
     await job.all_created()
 
-    async def recovered() -> bool:
-        return bool((await job.condition("PodsCreated")).get("status") == "True")
-
-    await until(recovered, "PodsCreated")
+    await job.becomes("PodsCreated", "PodsCreated")
 
 
 async def test_someone_elses_object_is_reported_never_forced_over(api: KubeApi, namespace: str, start: Start) -> None:
@@ -101,10 +95,7 @@ async def test_someone_elses_object_is_reported_never_forced_over(api: KubeApi, 
     await start(namespaces=namespace)
     await job.create()
 
-    async def taken() -> bool:
-        return bool((await job.condition("PodsCreated")).get("reason") == "NameTaken")
-
-    await until(taken, "NameTaken")
+    await job.becomes("PodsCreated", "NameTaken")
     assert "made by someone else" in (await job.condition("PodsCreated"))["message"]
     there = await api.get(SERVICES, namespace, f"{job.name}-coordinator")
     assert there["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
@@ -120,10 +111,7 @@ async def test_a_foreign_memory_is_not_believed(api: KubeApi, namespace: str, st
     await start(namespaces=namespace)
     await job.create()
 
-    async def taken() -> bool:
-        return bool((await job.condition("PodsCreated")).get("reason") == "NameTaken")
-
-    await until(taken, "NameTaken")
+    await job.becomes("PodsCreated", "NameTaken")
     assert await job.pods() == {}
 
 

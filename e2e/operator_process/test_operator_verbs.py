@@ -6,7 +6,7 @@ import json
 
 import pytest
 from operator_fixtures import Cluster, Start
-from operator_jobs import FakeCoordinator, Job, until
+from operator_jobs import FakeCoordinator, Job
 
 from rljob_operator.cluster.api import PODS, KubeApi, Object
 
@@ -33,10 +33,7 @@ async def test_every_verb_granted_is_used_and_every_verb_used_is_granted(
     operator = await start(namespaces=namespace)
     await job.create()
 
-    async def taken() -> bool:
-        return bool((await job.condition("PodsCreated")).get("reason") == "NameTaken")
-
-    await until(taken, "NameTaken")
+    await job.becomes("PodsCreated", "NameTaken")
     await api.delete(PODS, namespace, made["metadata"]["name"], uid=made["metadata"]["uid"], grace_s=0)
     pods = await job.all_created()
     async with FakeCoordinator("127.0.0.51"):

@@ -21,6 +21,8 @@ from rljob_operator.cluster.api import PAGE_LIMIT, REQUEST_TIMEOUT_S, RLJOBS, Ob
 STREAM_S = 60
 SILENCE_S = 75.0
 """Longer than a stream lives: only a dead connection is silent for so long."""
+IDLE_S = 0.5
+"""kopf's workers only hand bodies on; an idle one must not hold up the end of the process."""
 
 
 async def serve(
@@ -69,6 +71,8 @@ def _settings() -> kopf.OperatorSettings:
     settings.scanning.disabled = True
     settings.peering.standalone = True
     settings.posting.enabled = False
+    settings.queueing.idle_timeout = IDLE_S
+    settings.queueing.exit_timeout = IDLE_S
     settings.watching.server_timeout = STREAM_S
     settings.watching.inactivity_timeout = SILENCE_S
     settings.watching.connect_timeout = REQUEST_TIMEOUT_S
