@@ -31,6 +31,12 @@ MakeEngine = Callable[..., TorchEngine]
 Decode = Callable[..., dict[int, Finished]]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """As the substrate sets it; tiny products only lose by more."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture
 def config() -> dict[str, Any]:
     return CONFIG

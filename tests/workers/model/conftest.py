@@ -52,6 +52,12 @@ def perturbed(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
 CONFIGS = {"untied": UNTIED, "tied": TIED}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """As the substrate sets it; tiny products only lose by more."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(params=["untied", "tied"])
 def config(request: pytest.FixtureRequest) -> dict[str, Any]:
     return CONFIGS[request.param]
