@@ -249,6 +249,8 @@ class TrainWork(Message):
     """TRAIN: write a checkpoint once the step is published; CHECKPOINT: write it now."""
     coordinator_state: dict[str, Any] = Field(default_factory=dict)
     """The coordinator's part of that checkpoint, written by rank 0."""
+    unfinished: bool = False
+    """STOP: the job's goal is not reached. The rank exits with code 75, so that exit code 0 proves success."""
 
 
 class StepDone(Message):

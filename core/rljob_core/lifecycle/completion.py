@@ -14,14 +14,16 @@ FINISH_GRACE_S = 60.0
 
 
 def completed(job: RLJob, view: View, memory: Memory, now: float) -> Ending | None:
-    """Succeeded when nothing of coordinator and trainers runs any more and either all trainers ended with exit code
-    0 or the coordinator said that the goal is reached (B1); or when it said so and the grace is over."""
+    """Succeeded when nothing of coordinator and trainers runs any more and either the coordinator said that the goal is
+    reached, or it said nothing and all trainers ended with exit code 0 (B1); or when it said so and the grace is over.
+    """
     said_so = memory.final_report is not None and memory.final_report.outcome in GOAL_REACHED
+    silent = memory.final_report is None
     trainers = view.of(Role.TRAINER)
     all_zero = len(trainers) == job.spec.trainer.replicas and all(t.phase is WorkloadPhase.SUCCEEDED for t in trainers)
     ended = not view.live(Role.COORDINATOR, Role.TRAINER)
     overdue = memory.done_since is not None and now - memory.done_since >= FINISH_GRACE_S
-    if (ended and (all_zero or said_so)) or (said_so and overdue):
+    if (ended and (said_so or (silent and all_zero))) or (said_so and overdue):
         return Ending(phase=Phase.SUCCEEDED, reason=_reason(memory), message=_message(job, memory))
     return None
 

@@ -153,12 +153,13 @@ class Session(Flow):
     def take_train(self, worker: Worker, now: float) -> TrainWork:
         if self.finishing in (Outcome.FAILED, Outcome.INVALID_INPUT):
             worker.told_to_stop = True
-            return TrainWork(command=TrainCommand.STOP, step=self.step)
+            return TrainWork(command=TrainCommand.STOP, step=self.step, unfinished=True)
         work = self.trainers.take(worker.rank)
         if work is None:
             return TrainWork(command=TrainCommand.WAIT, step=self.step)
         worker.told_to_stop = work.command is TrainCommand.STOP
-        return work
+        unfinished = worker.told_to_stop and self.finishing is Outcome.DRAINED
+        return work.model_copy(update={"unfinished": unfinished})
 
     def step_done(self, worker: Worker, message: StepDone, now: float) -> None:
         self._completed(self.trainers.step_done(worker.rank, message), now)

@@ -377,6 +377,17 @@ def test_drain_lets_the_coordinator_checkpoint_then_removes_the_rest(world):
     assert world.step(100).create == ()
 
 
+def test_b1_trainers_that_stopped_for_a_drain_are_no_success(world):
+    """The coordinator pod was deleted: it drained, told the trainers to stop, and said so."""
+    world.run()
+    world.report = Report(sequence=2, outcome=Outcome.DRAINED, step=4)
+    world.step()
+    del world.pods["demo-coordinator-0"]
+    world.succeed(Role.TRAINER)
+    world.step()
+    assert (world.status.phase, world.status.attempt) == (Phase.RESTARTING, 1)
+
+
 def test_drain_before_anyone_can_be_asked_removes_all(world):
     world.step()
     world.drain = True

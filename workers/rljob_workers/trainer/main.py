@@ -15,7 +15,7 @@ import torch.distributed as dist
 from rljob_core import names
 from rljob_core.api.directive import StageName
 from rljob_core.api.messages import Ack, CheckpointDone, Published, StepDone, TakeTrain, TrainCommand, TrainWork
-from rljob_core.errors import InvalidInputError
+from rljob_core.errors import EXIT_DRAINED, InvalidInputError
 from rljob_core.layouts import Layout, TensorSpec
 from rljob_workers import device
 from rljob_workers.checkpoints import Checkpoint
@@ -38,7 +38,8 @@ COLLECTIVE_TIMEOUT_S = 600.0
 
 
 def main(context: Context) -> int:
-    """Returns 0 when the coordinator says stop. Errors end the process; the coordinator is told the cause."""
+    """Returns when the coordinator says stop: 0 when the goal is reached, 75 when not. Errors end the process; the
+    coordinator is told the cause."""
     target = device.setup(context.device, context.local_rank, context.threads)
     layout = Layout(**context.spec.trainer.layout.model_dump())
     if context.spec.algorithm.deterministic:
@@ -52,8 +53,7 @@ def main(context: Context) -> int:
         with closing(open_store(context, budgets(context))) as store:
             rank = TrainerRank(context, link, store, StoreWeights(store), learner, saver(context, host))
             rank.steps_done = checkpoint.meta.step if checkpoint else 0
-            rank.run()
-    return 0
+            return EXIT_DRAINED if rank.run().unfinished else 0
 
 
 def checkpoint_directory(context: Context) -> Path:
@@ -151,7 +151,8 @@ class TrainerRank:
         longest = spec.data.max_prompt_tokens + spec.rollout.sampling.max_response_tokens
         self._fixed_tokens = longest if spec.algorithm.deterministic else None
 
-    def run(self) -> None:
+    def run(self) -> TrainWork:
+        """Follow the coordinator's commands to the last one, STOP."""
         while True:
             with self.link.stage(StageName.IDLE, self.steps_done):
                 work = self.link.call(TakeTrain(step=self.steps_done, wait_s=TAKE_WAIT_S), TrainWork)
@@ -165,7 +166,7 @@ class TrainerRank:
                 case TrainCommand.CHECKPOINT:
                     self.checkpoint(work)
                 case TrainCommand.STOP:
-                    return
+                    return work
 
     def train(self, work: TrainWork) -> None:
         """Step `work.step` (counted from 1), publication, and the checkpoint that may belong to it."""
