@@ -158,9 +158,9 @@ SystemdCgroup = false
 
 
 def corefile(paths: Paths) -> str:
-    """Cluster names only; everything else does not exist here."""
+    """Cluster names are answered; everything else does not exist here. (In one block the template would win.)"""
     return f"""\
-.:53 {{
+{CLUSTER_DOMAIN}:53 in-addr.arpa:53 ip6.arpa:53 {{
     bind {NODE_IP}
     errors
     kubernetes {CLUSTER_DOMAIN} in-addr.arpa ip6.arpa {{
@@ -168,6 +168,9 @@ def corefile(paths: Paths) -> str:
         pods insecure
         ttl 1
     }}
+}}
+.:53 {{
+    bind {NODE_IP}
     template ANY ANY {{
         rcode NXDOMAIN
     }}
