@@ -133,7 +133,8 @@ class Namespace:
         """What a person would look at when the job does not do as it should."""
         parts = [json.dumps(self.status(job), indent=1), self.kubectl("get", "pods", "-o", "wide")]
         for name, pod in self.pods(job).items():
-            parts.append(f"--- {name}: {json.dumps(pod['status'].get('containerStatuses', []))}")
+            states = [container["state"] for container in pod["status"].get("containerStatuses", [])]
+            parts.append(f"--- {name}: {json.dumps(states)}")
             try:
                 parts.append(self.kubectl("logs", name, "--tail=30"))
             except KubectlError as error:
