@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rljob_core.api.status import FirstCause
+from rljob_core.api.report import Report
+from rljob_core.api.status import FirstCause, Reason
+from rljob_core.errors import EXIT_INVALID_INPUT
 from rljob_core.lifecycle.model import ObservedWorkload
 from rljob_core.lifecycle.text import rfc3339, shorten
 from rljob_core.lifecycle.view import Loss
@@ -33,6 +35,22 @@ def cause(loss: Loss, now: float) -> FirstCause:
         reason=pod.reason or ("Deleted" if pod.deleting else "Error"),
         message=shorten((words.message if words else "") or pod.message, MESSAGE_LIMIT),
         time=rfc3339(pod.finished_at if pod.finished_at is not None else now),
+    )
+
+
+def told(report: Report | None, now: float) -> FirstCause | None:
+    """The worker that the coordinator says found the input wrong, before any pod has ended."""
+    if report is None or report.cause is None:
+        return None
+    found = report.cause
+    return FirstCause(
+        pod=found.pod,
+        role=found.role,
+        rank=found.rank,
+        exit_code=EXIT_INVALID_INPUT,
+        reason=str(Reason.INVALID_INPUT),
+        message=shorten(found.message, MESSAGE_LIMIT),
+        time=rfc3339(now),
     )
 
 

@@ -66,9 +66,11 @@ def _end(memory: Memory, ending: Ending, now: float) -> Memory:
 
 def _blame(view: View, memory: Memory, ending: Ending, now: float) -> Memory:
     """The pod that found the input wrong is the first cause."""
-    guilty = invalid.invalid_input_pod(view) if ending.reason is Reason.INVALID_INPUT else None
-    if guilty is None:
+    if ending.reason is not Reason.INVALID_INPUT:
         return memory
+    guilty = invalid.invalid_input_pod(view)
+    if guilty is None:
+        return memory.model_copy(update={"first_cause": causes.told(memory.final_report, now) or memory.first_cause})
     workload = next(w for w in view.wanted if w.name == guilty.name)
     loss = Loss(workload=workload, pod=guilty, disrupted=False)
     return memory.model_copy(update={"first_cause": causes.cause(loss, now)})

@@ -1,8 +1,11 @@
-"""Deletion policy: what nobody wants goes; what ended for good is kept for its logs."""
+"""Deletion policy: what nobody wants goes; what ended for good is kept for its logs.
+
+After wrong input a living coordinator has told everybody to stop: they end by themselves, so that their logs stay.
+"""
 
 from __future__ import annotations
 
-from rljob_core.api.status import Phase
+from rljob_core.api.status import Phase, Reason
 from rljob_core.lifecycle import completion, drain
 from rljob_core.lifecycle.model import Memory, Observed, ObservedWorkload
 from rljob_core.lifecycle.view import View
@@ -21,7 +24,8 @@ def _goes(pod: ObservedWorkload, observed: Observed, view: View, memory: Memory,
     if memory.ending is None:
         unwanted = pod.name not in view.current
         return unwanted or (pod.live and drain.must_go(observed, view, memory, now))
-    if memory.ending.phase is Phase.FAILED:
-        return pod.live
     since = memory.completion_time if memory.completion_time is not None else now
+    if memory.ending.phase is Phase.FAILED:
+        leaving = memory.ending.reason is Reason.INVALID_INPUT and view.live(Role.COORDINATOR)
+        return pod.live and not (leaving and now - since < completion.FINISH_GRACE_S)
     return pod.role not in KEPT_ON_SUCCESS or (pod.live and now - since >= completion.FINISH_GRACE_S)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rljob_core.api.directive import Action
-from rljob_core.api.report import Outcome, Report, TerminationMessage
+from rljob_core.api.report import Cause, Outcome, Report, TerminationMessage
 from rljob_core.api.status import Phase, RLJobStatus
 from rljob_core.lifecycle.model import ApplyError, Memory, WorkloadPhase
 from rljob_core.names import Role
@@ -118,7 +118,24 @@ def test_invalid_input_fails_at_once_without_retries(world, how):
     assert world.status.message == "data.jsonl line 7: bad"
     assert world.status.restarts.counted == 0
     assert world.status.first_cause.rank == 1
-    assert world.names(*Role) == ["demo-trainer-1"], "finished pods stay for their logs, running ones go"
+    assert len(world.names(*Role)) == 8, "the coordinator tells them to stop: they end by themselves"
+    world.fail("demo-coordinator-0", 64)
+    world.step()
+    kept = ["demo-coordinator-0", "demo-trainer-1"]
+    assert world.names(*Role) == kept, "ended pods stay for their logs, running ones go"
+
+
+def test_invalid_input_that_the_coordinator_tells_of_leaves_the_logs(world):
+    world.run()
+    cause = Cause(role="trainer", pod="demo-trainer-0", rank=0, message="3 does not divide 8")
+    told = Report(sequence=2, outcome=Outcome.INVALID_INPUT, outcome_message="3 does not divide 8", cause=cause)
+    world.report = told
+    world.step()
+    assert (world.status.phase, world.status.reason) == (Phase.FAILED, "InvalidInput")
+    assert (world.status.first_cause.pod, world.status.first_cause.exit_code) == ("demo-trainer-0", 64)
+    assert len(world.names(*Role)) == 8
+    world.step(61)
+    assert world.names(*Role) == [], "not waited for for ever"
 
 
 def test_invalid_input_known_beforehand_creates_nothing(new_world):
