@@ -21,8 +21,8 @@ def test_a_malformed_line_is_named_by_its_number(namespace: Namespace) -> None:
 def test_experts_that_do_not_divide_are_named(namespace: Namespace) -> None:
     config = {"num_experts": 7}
     status = _failed(namespace, short_job("undivided", model={"init": {"config": config}}))
-    assert "num_experts" in status["message"]
-    assert "7" in status["message"]
+    assert "spec.trainer.layout.ep" in status["message"]
+    assert "7 experts" in status["message"]
 
 
 def _failed(namespace: Namespace, body: Body) -> Body:

@@ -40,7 +40,9 @@ def test_the_sample_learns_and_succeeds(namespace: Namespace) -> None:
 
 
 def _row(namespace: Namespace) -> dict[str, str]:
-    """The job's line of `kubectl get rljobs`, by column."""
+    """The job's line of `kubectl get rljobs`, by column; a column may still be empty."""
     header, row = namespace.kubectl("get", "rljobs").splitlines()
     assert header.split() == COLUMNS
-    return dict(zip(COLUMNS, row.split(), strict=True))
+    starts = [header.index(column) for column in COLUMNS]
+    ends = [*starts[1:], None]
+    return {column: row[a:b].strip() for column, a, b in zip(COLUMNS, starts, ends, strict=True)}
