@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -161,7 +162,11 @@ def _pip_volumes(scratch: Path) -> list[str]:
 def _pip_settings() -> dict[str, str]:
     """`pip config list`, the environment's word last: name (without its section) to value."""
     settings: dict[str, str] = {}
-    for line in run(["python3", "-m", "pip", "config", "list"]).splitlines():
+    try:
+        listed = run([sys.executable, "-m", "pip", "config", "list"])
+    except CommandError:  # a Python without pip has no settings of its own
+        listed = ""
+    for line in listed.splitlines():
         name, _, value = line.partition("=")
         settings[name.rpartition(".")[2]] = value.strip("'\"")
     return settings | {
