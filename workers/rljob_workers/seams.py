@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import torch
+
     from rljob_core.layouts import ExpertMap, Layout, TensorSpec
 
 
