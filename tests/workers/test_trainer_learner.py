@@ -188,6 +188,34 @@ def test_zero_advantage_groups_still_feel_the_kl_term() -> None:
     assert metrics["grad_norm"] > 0
 
 
+def with_reference() -> Learner:
+    ours = learner(Algorithm(kl_coefficient=0.5, reference_update_steps=3))
+    ours.keep_reference(initial_tensors(CONFIG, seed=0))
+    return ours
+
+
+def test_the_policy_becomes_the_reference_every_so_many_steps() -> None:
+    ours = with_reference()
+    kl = [ours.train([batch(seed=step)], step, step).metrics["kl"] for step in range(4)]
+    assert kl[0] == pytest.approx(0.0, abs=1e-7)
+    assert kl[1] > 1e-5
+    assert kl[2] > 1e-5
+    assert kl[3] == pytest.approx(0.0, abs=1e-7)
+
+
+def test_a_changed_reference_comes_back_from_a_checkpoint(tmp_path: Path) -> None:
+    whole, half = with_reference(), with_reference()
+    for step in range(6):
+        whole.train([batch(seed=step)], step, step)
+    for step in range(5):
+        half.train([batch(seed=step)], step, step)
+    saver(tmp_path).write(half, step=5, version=5, coordinator_state={"next_prompt": 16})
+    rest = resumed(tmp_path, with_reference, "float32")
+    rest.train([batch(seed=5)], 5, 5)
+    for name, tensor in parameters(whole).items():
+        assert torch.equal(tensor, parameters(rest)[name]), name
+
+
 def test_minibatches_are_updates_of_their_own() -> None:
     two, one_by_one = learner(Algorithm(minibatches=2)), learner()
     two.train([batch(seed=1), batch(seed=2)], 0, 0)

@@ -69,6 +69,13 @@ class Algorithm(Document):
         ratio("clipLow", 0, 1, low_open=True, high_open=True),
         ratio("clipHigh", 0, 10, low_open=True),
         ratio("klCoefficient", 0, 10),
+        between("referenceUpdateSteps", 0, MAX_STEPS),
+        Rule(
+            rule="self.referenceUpdateSteps <= 0 || self.klCoefficient > 0.0",
+            message="'algorithm.referenceUpdateSteps is %d, but without a KL term there is no reference to update; "
+            "set klCoefficient above 0 or leave referenceUpdateSteps out'.format([self.referenceUpdateSteps])",
+            field=".referenceUpdateSteps",
+        ),
         between("seed", 0, MAX_SEED),
     )
 
@@ -87,7 +94,9 @@ class Algorithm(Document):
     clip_high: float = 0.2
     """Upper clip range: 1 + clipHigh. Default 0.2 (DAPO: 0.28)."""
     kl_coefficient: float = 0.0
-    """Weight of the k3 KL estimate to the initial policy. Default 0: no reference model is kept."""
+    """Weight of the k3 KL estimate to the reference policy. Default 0: no reference model is kept."""
+    reference_update_steps: int = 0
+    """Steps between copies of the policy into the reference. Default 0: the initial policy stays the reference."""
     advantage: AdvantageNormalization = AdvantageNormalization.GROUP_STD
     """Advantage normalisation. Default GroupStd."""
     zero_variance: ZeroVariance = ZeroVariance.ZERO_ADVANTAGE

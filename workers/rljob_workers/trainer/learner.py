@@ -32,7 +32,7 @@ class StepResult:
 class Learner:
     """The policy of one rank and what updates it.
 
-    build: makes an empty policy of the same shard (for the frozen reference and for older versions).
+    build: makes an empty policy of the same shard (for the reference and for older versions).
     """
 
     def __init__(
@@ -59,11 +59,32 @@ class Learner:
             self._reference = self._build().requires_grad_(False)
             self._reference.load_tensors(initial)
 
+    @torch.no_grad()
+    def _update_reference(self, step: int) -> None:
+        """Every `referenceUpdateSteps` the policy becomes the reference: iterative GRPO, arXiv 2402.03300."""
+        every = self.algorithm.reference_update_steps
+        if self._reference is not None and every and step > 0 and step % every == 0:
+            self.load_reference(self.policy.local_tensors())
+
+    def reference_tensors(self) -> dict[str, Tensor]:
+        """This rank's shard of a reference that changes; empty when none is kept or the initial policy stays it."""
+        if self._reference is None or not self.algorithm.reference_update_steps:
+            return {}
+        return dict(self._reference.local_tensors())
+
+    @torch.no_grad()
+    def load_reference(self, local: Mapping[str, Tensor]) -> None:
+        """Fill the reference from this rank's shard of another policy."""
+        assert self._reference is not None, "no KL term, no reference"
+        for name, tensor in self._reference.local_tensors().items():
+            tensor.copy_(local[name])
+
     def train(self, minibatches: Sequence[Batch], step: int, version: int) -> StepResult:
         """Train step `step` (counted from 0) on this rank's rows, under weights `version`.
 
         All ranks call together, with the same number of minibatches and positions. One optimizer update a minibatch.
         """
+        self._update_reference(step)
         sums = torch.zeros(len(Sum), dtype=torch.float64, device=self.device)
         counts = RoutingCounts(self.policy.config, self.device)
         norms = []

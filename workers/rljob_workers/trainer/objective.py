@@ -60,7 +60,7 @@ def grpo(
 ) -> Tensor:
     """[] this batch's share of the minibatch's loss; adds to `sums` [len(Sum)], float64.
 
-    reference_BT: log-probabilities of the targets under the frozen initial policy, when there is a KL term.
+    reference_BT: log-probabilities of the targets under the reference policy, when there is a KL term.
     """
     mask_BT = trained_tokens(batch)
     weights_BT = token_weights(mask_BT, algorithm.loss_reduction, normalizer)

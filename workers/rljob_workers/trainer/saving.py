@@ -1,8 +1,9 @@
 """A trainer's part of checkpoints: what is written by which rank, and how it comes back.
 
-Each rank writes its optimizer state (its own experts only) and RNG; rank 0 adds the whole model as a Hugging Face
-directory and the coordinator's state. The weights come back from `model/`, bit for bit in the type they are kept in;
-float32 weights behind a bfloat16 policy are part of the optimizer state.
+Each rank writes its optimizer state (its own experts only), RNG and, where it changes, its shard of the reference;
+rank 0 adds the whole model as a Hugging Face directory and the coordinator's state. The weights come back from
+`model/`, bit for bit in the type they are kept in; float32 weights behind a bfloat16 policy are part of the optimizer
+state.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rljob_workers.trainer.host import Host
 from rljob_workers.trainer.learner import Learner
 
 CPU_RNG, DEVICE_RNG = "rng/cpu", "rng/device"
+REFERENCE = "reference/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +46,8 @@ class Saver:
     def write(self, learner: Learner, *, step: int, version: int, coordinator_state: Mapping[str, Any]) -> None:
         """Write, publish atomically, prune. All ranks call together and return once it is visible."""
         building = self.host.from_rank_0(lambda: checkpoints.begin(self.directory, step))
-        part = {**learner.optimizer.state(), **rng_state(learner.device)}
+        reference = {REFERENCE + name: tensor for name, tensor in learner.reference_tensors().items()}
+        part = {**learner.optimizer.state(), **rng_state(learner.device), **reference}
         checkpoints.write_file(checkpoints.part_path(building, self.host.rank), save(part))
         tensors = self.host.whole_tensors(learner.policy)
         self.host.barrier()
@@ -92,8 +95,11 @@ def check(checkpoint: Checkpoint, world: int, layout: TrainerLayout) -> None:
 
 
 def restore(checkpoint: Checkpoint, learner: Learner, rank: int) -> None:
-    """Optimizer state and RNG of this rank."""
+    """Optimizer state, RNG and the reference, where it changes, of this rank."""
     part = load_file(checkpoint.trainer_part(rank))
+    reference = {n.removeprefix(REFERENCE): t for n, t in part.items() if n.startswith(REFERENCE)}
+    if reference:
+        learner.load_reference(reference)
     learner.optimizer.load_state(part)
     torch.set_rng_state(part[CPU_RNG])
     if DEVICE_RNG in part:
