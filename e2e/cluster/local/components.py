@@ -12,10 +12,12 @@ from local.settings import (
     NODE_INTERFACE,
     NODE_IP,
     NODE_NAME,
+    OWN_FOLDERS,
     POD_CIDR,
     PREFIX,
     SERVICE_CIDR,
     Paths,
+    memory_bytes,
     write_json,
 )
 
@@ -108,7 +110,7 @@ def write_plan(paths: Paths, binaries: Path) -> None:
     write_json(
         paths.plan,
         {
-            "tmpfs": ["/run"],
+            "tmpfs": ["/run", *([str(paths.containerd)] if memory_bytes() > IMAGES_IN_MEMORY_ABOVE else [])],
             "binds": {str(paths.binds / target.strip("/").replace("/", "-")): target for target in OWN_FOLDERS},
             "interface": NODE_INTERFACE,
             "network": [
@@ -123,8 +125,8 @@ def write_plan(paths: Paths, binaries: Path) -> None:
     )
 
 
-OWN_FOLDERS = ("/var/lib/kubelet", "/var/lib/cni", "/var/log")
-"""Folders whose paths are fixed in a component: the node sees its own in their place."""
+IMAGES_IN_MEMORY_ABOVE = 16 << 30
+"""Bytes of memory from which images (about 2.5 GiB) are kept there: faster to unpack, and above all to remove."""
 
 ROUTES_OF_THE_MACHINE = (["ip", "route", "replace", POD_CIDR, "via", NODE_IP],)
 """Lets a test reach a pod by its address; gone with the interface."""

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from commands import CommandError, run
-from local.components import OWN_FOLDERS
-from local.settings import CGROUP, HOST_INTERFACE, Paths, write_json
+from local.settings import CGROUP, HOST_INTERFACE, OWN_FOLDERS, Paths, write_json
 
 # The kubelet changes these for the whole machine.
 KERNEL_SETTINGS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops")

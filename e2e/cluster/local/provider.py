@@ -36,9 +36,9 @@ class Local:
         built = binaries.build_all()
         started = time.monotonic()
         machine.restore(self.paths)
-        for folder in (self.paths.logs, self.paths.config, self.paths.binds, self.paths.loaded):
+        for folder in (self.paths.logs, self.paths.config, self.paths.binds, self.paths.loaded, self.paths.containerd):
             folder.mkdir(parents=True)
-        for target in components.OWN_FOLDERS:
+        for target in settings.OWN_FOLDERS:
             (self.paths.binds / target.strip("/").replace("/", "-")).mkdir()
         machine.remember(self.paths)
         machine.make_cgroups()

@@ -19,6 +19,10 @@ PAUSE_IMAGE = "rljob.dev/pause:1"
 CGROUP = "rljob-e2e"
 
 
+OWN_FOLDERS = ("/var/lib/kubelet", "/var/lib/cni", "/var/log")
+"""Folders whose paths are fixed in a component: the node sees its own in their place."""
+
+
 class Paths:
     """Everything the cluster writes lies under one folder (RLJOB_E2E_STATE, default /var/lib/rljob-e2e)."""
 
@@ -176,6 +180,11 @@ def corefile(paths: Paths) -> str:
     }}
 }}
 """
+
+
+def memory_bytes() -> int:
+    """Memory of the machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def write_json(path: Path, value: Any) -> None:
