@@ -14,12 +14,8 @@ from rljob_core.errors import InvalidInputError
 from rljob_core.inputs.generators import Split, characters, generate
 from rljob_core.inputs.rows import PromptRow
 from rljob_core.inputs.tokenizer import Codec
-
-MODEL_TYPES: Mapping[str, str] = {"qwen3_moe": "num_experts"}
-"""Supported `model_type` -> config key of its number of experts."""
-
-DEFAULT_POSITIONS = 32768
-"""`max_position_embeddings` of a config that does not say (transformers' Qwen3-MoE default)."""
+from rljob_core.layouts import Layout
+from rljob_core.models import check_layout, key_path, parse_config
 
 
 def config_field(model: Model) -> str:
@@ -28,54 +24,27 @@ def config_field(model: Model) -> str:
 
 
 def check_model_config(spec: RLJobSpec, config: Mapping[str, Any]) -> None:
-    """Family supported, experts divide over both layouts, positions hold prompt and response."""
+    """Family and shapes supported, experts divide over both layouts, positions hold prompt and response."""
     where = config_field(spec.model)
-    model_type = config.get("model_type")
-    if not isinstance(model_type, str) or model_type not in MODEL_TYPES:
-        raise InvalidInputError(
-            f"{where} model_type", model_type, "is not supported", f"use one of {', '.join(sorted(MODEL_TYPES))}"
-        )
-    experts = _positive(config, MODEL_TYPES[model_type], where)
-    _positive(config, "vocab_size", where)
-    for field, ep in (("trainer", spec.trainer.layout.ep), ("rollout", spec.rollout.layout.ep)):
-        if ep < 1 or experts % ep:
-            raise InvalidInputError(
-                f"spec.{field}.layout.ep", ep, f"does not divide the model's {experts} experts", "use a divisor of it"
-            )
-    chosen = _positive(config, "num_experts_per_tok", where) if "num_experts_per_tok" in config else 1
-    if chosen > experts:
-        raise InvalidInputError(f"{where} num_experts_per_tok", chosen, f"is above the {experts} experts", "lower it")
-    _check_positions(spec, config, where)
-
-
-def _check_positions(spec: RLJobSpec, config: Mapping[str, Any], where: str) -> None:
+    parsed = parse_config(config, where)
+    trainer, rollout = spec.trainer.layout, spec.rollout.layout
+    check_layout(parsed, Layout(dp=trainer.dp, tp=trainer.tp, pp=trainer.pp, ep=trainer.ep), "spec.trainer.layout")
+    check_layout(parsed, Layout(dp=rollout.dp, tp=rollout.tp, ep=rollout.ep), "spec.rollout.layout")
     longest = spec.data.max_prompt_tokens + spec.rollout.sampling.max_response_tokens
-    positions = (
-        _positive(config, "max_position_embeddings", where)
-        if "max_position_embeddings" in config
-        else DEFAULT_POSITIONS
-    )
-    if positions < longest:
+    if parsed.max_position_embeddings < longest:
         raise InvalidInputError(
-            f"{where} max_position_embeddings",
-            positions,
+            key_path(where, "max_position_embeddings"),
+            parsed.max_position_embeddings,
             f"is below data.maxPromptTokens + rollout.sampling.maxResponseTokens = {longest}",
             "lower those, or take a model with more positions",
         )
-
-
-def _positive(config: Mapping[str, Any], key: str, where: str) -> int:
-    value = config.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidInputError(f"{where} {key}", value, "is not a positive integer", "set it in the model's config")
-    return value
 
 
 def check_vocabulary(model: Model, config: Mapping[str, Any], vocab_size: int) -> None:
     """The model has an embedding for every token id of the tokenizer."""
     if config["vocab_size"] < vocab_size:
         raise InvalidInputError(
-            f"{config_field(model)} vocab_size",
+            key_path(config_field(model), "vocab_size"),
             config["vocab_size"],
             f"is below the tokenizer's {vocab_size} tokens",
             "raise it, or use the model's own tokenizer",

@@ -13,6 +13,10 @@ from rljob_core.inputs import CharacterTokenizer, check_all, open_streams
 
 CONFIG = {
     "model_type": "qwen3_moe",
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
     "vocab_size": 16,
     "num_experts": 8,
     "num_experts_per_tok": 2,
@@ -73,7 +77,7 @@ def test_what_is_right_passes(good: RLJobSpec) -> None:
     [
         pytest.param(
             spec(config={"model_type": "llama"}),
-            r"spec.model.init.config model_type: 'llama' is not supported; use one of qwen3_moe",
+            r"spec.model.init.config.model_type: 'llama' is not a supported family; use one of qwen3_moe",
             id="family",
         ),
         pytest.param(spec(config={"model_type": None}), "model_type: None", id="no-family"),
@@ -83,7 +87,7 @@ def test_what_is_right_passes(good: RLJobSpec) -> None:
             id="trainer-ep",
         ),
         pytest.param(spec(rollout={"layout": {"dp": 5, "ep": 5}}), r"spec.rollout.layout.ep: 5", id="rollout-ep"),
-        pytest.param(spec(config={"num_experts": "8"}), r"num_experts: '8' is not a positive integer", id="experts"),
+        pytest.param(spec(config={"num_experts": "8"}), r"num_experts: '8' is not of type int", id="experts"),
         pytest.param(spec(config={"num_experts_per_tok": 9}), "num_experts_per_tok: 9 is above", id="top-k"),
         pytest.param(
             spec(config={"vocab_size": 12}), r"vocab_size: 12 is below the tokenizer's 13 tokens", id="vocabulary"

@@ -48,6 +48,17 @@ from rljob_workers.link import CoordinatorLink, register_message
 TOKEN = "a-token"
 BUDGETS = {"kv": 1 << 24, "queue": 1 << 24, "weights": 1 << 24}
 
+CONFIG = {
+    "model_type": "qwen3_moe",
+    "vocab_size": 16,
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "num_experts": 2,
+    "num_experts_per_tok": 1,
+}
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -58,7 +69,7 @@ def free_port() -> int:
 
 def job(**algorithm: Any) -> RLJob:
     spec = {
-        "model": {"init": {"config": {"model_type": "qwen3_moe"}}, "tokenizer": {"characters": "0123456789="}},
+        "model": {"init": {"config": CONFIG}, "tokenizer": {"characters": "0123456789="}},
         "data": {"generator": {"task": "reverse-digits", "digits": 4}, "maxPromptTokens": 8},
         "reward": {"perPosition": {}},
         "evaluation": {"generator": {"task": "reverse-digits", "digits": 4}, "prompts": 4, "everySteps": 2},

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rljob_core.errors import InvalidInputError
-from rljob_core.inputs.checks import MODEL_TYPES
 from rljob_core.layouts import Layout
+from rljob_core.models import FAMILIES as DESCRIBED
 from rljob_workers.model import Placement, build_policy, parse_config
 from rljob_workers.model.registry import FAMILIES
 
@@ -19,7 +19,7 @@ def test_unknown_family_lists_those_supported() -> None:
 
 
 def test_validate_knows_the_same_families() -> None:
-    assert set(FAMILIES) == set(MODEL_TYPES)
+    assert set(FAMILIES) == set(DESCRIBED)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rljob_core.api.spec import RLJobSpec
 from rljob_core.errors import InvalidInputError
-from rljob_core.inputs import Codec, PromptRow, Streams, open_streams
+from rljob_core.inputs import Codec, PromptRow, Streams, check_all, open_streams
 from rljob_core.session import Prompt
 from rljob_workers.text import load_tokenizer, read_text
 
@@ -17,8 +17,9 @@ class JobPrompts:
 
     @classmethod
     def open(cls, spec: RLJobSpec) -> JobPrompts:
-        """Read tokenizer and data; InvalidInputError for what is wrong with them."""
+        """Read and check model config, tokenizer and data; InvalidInputError for what is wrong with them."""
         codec = load_tokenizer(spec.model)
+        check_all(spec, read_text, codec)
         return cls(open_streams(spec, read_text, codec), codec)
 
     @property

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from rljob_core.errors import InvalidInputError
 from rljob_core.layouts import TensorSpec
+from rljob_core.models import parse_config, tensor_specs
 from rljob_workers.model.family import Piece
 from rljob_workers.model.policy import DTYPES
-from rljob_workers.model.registry import family_of, tensor_specs
+from rljob_workers.model.registry import family_of
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 FIELD = "spec.model.path"
@@ -43,7 +44,7 @@ def read_directory(path: Path, dtype: str = "float32") -> tuple[dict[str, Any], 
     wrong shape, unknown, or cut short."""
     config = read_config(path)
     family = family_of(config, f"{path}/config.json")
-    family.parse(config, f"{path}/config.json")
+    parse_config(config, f"{path}/config.json")
     with ExitStack() as stack:
         files = _Files(path, stack)
         tensors = {s.name: files.whole(s, family.pieces(s), DTYPES[dtype]) for s in tensor_specs(config)}

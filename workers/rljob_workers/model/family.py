@@ -1,13 +1,12 @@
-"""What a model family provides; one file a family, listed in `registry`."""
+"""What the module of a model family provides, beside its description in `rljob_core.models`; listed in `registry`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rljob_core.layouts import TensorSpec
-from rljob_workers.model.config import ModelConfig
+from rljob_core.models import ModelConfig
 from rljob_workers.model.policy import Placement, Policy
 
 
@@ -27,8 +26,5 @@ class Family:
     """`model_type` of its config.json."""
     architecture: str
     """Class name `transformers` loads it with."""
-    parse: Callable[[Mapping[str, Any], str], ModelConfig]
-    """(config.json, path of it as the user wrote it) -> checked config; raises InvalidInputError."""
-    specs: Callable[[ModelConfig], list[TensorSpec]]
     pieces: Callable[[TensorSpec], Sequence[Piece]]
     build: Callable[[ModelConfig, Placement], Policy]

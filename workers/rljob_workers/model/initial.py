@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from rljob_core.layouts import TensorKind, TensorSpec
-from rljob_workers.model.config import CONFIG_FIELD
+from rljob_core.models import CONFIG_FIELD, parse_config, tensor_specs
 from rljob_workers.model.policy import DTYPES
-from rljob_workers.model.registry import parse_config, tensor_specs
 
 
 def initial_tensors(config: Mapping[str, Any], seed: int, dtype: str = "float32") -> dict[str, Tensor]:

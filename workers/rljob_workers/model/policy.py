@@ -10,8 +10,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from rljob_core.layouts import ExpertMap, Layout, TensorSpec
+from rljob_core.models import ModelConfig
 from rljob_workers.model.attention import Attention, Cached, Causal, Recorded
-from rljob_workers.model.config import ModelConfig
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
