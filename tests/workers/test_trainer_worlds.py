@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.testing import assert_close
 
 SCRIPT = Path(__file__).with_name("trainer_world.py")
 TIMEOUT_S = 50
@@ -43,5 +44,6 @@ def test_two_ranks_equal_one(tmp_path: Path) -> None:
         two = run(2, ep, tmp_path / name)
         assert two.keys() == one.keys()
         for key, tensor in one.items():
-            difference = (two[key] - tensor).abs().max().item()
-            assert difference < 2e-6 * max(1.0, tensor.abs().max().item()), f"{name}: {key} differs by {difference}"
+            # Metrics hold exponentials of log-probabilities: rounding grows with their size, weights stay near 1.
+            relative = 2e-5 if key.endswith("numbers") else 0.0
+            assert_close(two[key], tensor, rtol=relative, atol=2e-6, msg=lambda m, at=f"{name}: {key}": f"{at}: {m}")

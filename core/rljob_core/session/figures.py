@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from rljob_core.api.base import Document
@@ -12,6 +13,9 @@ from rljob_core.session.records import Batch
 from rljob_core.session.totals import Totals
 from rljob_core.session.training import Command
 from rljob_core.staleness import lag
+
+RATE_STEPS = 8
+"""Steps over which tokens a second are counted: sampling runs ahead of training in bursts."""
 
 TOKEN_BYTES, LOGPROB_BYTES, LENGTHS_BYTES = 4, 4, 8
 
@@ -41,7 +45,8 @@ class Figures:
         self.expert_counts: list[list[int]] = []
         """[MoE layer][expert] routed tokens of the newest step."""
         self._pull_seconds: dict[int, float] = {}
-        self._last_step_at: float | None = None
+        self._steps: deque[tuple[float, int]] = deque(maxlen=RATE_STEPS)
+        """(unix seconds, tokens generated) at the ends of the newest steps."""
         self._tokens_before = totals.tokens_generated
 
     def add_spans(self, role: str, spans: Sequence[Span]) -> None:
@@ -84,14 +89,15 @@ class Figures:
         self._pad(batch)
         self.totals.max_version_lag_seen = max(self.totals.max_version_lag_seen, oldest)
         self.totals.logprob_gap = max(self.totals.logprob_gap, metrics.get("logprob_gap", 0.0))
-        seconds = now - self._last_step_at if self._last_step_at is not None else now - command.issued_at
-        generated = self.totals.tokens_generated - self._tokens_before
-        self._last_step_at, self._tokens_before = now, self.totals.tokens_generated
+        seconds = now - (self._steps[-1][0] if self._steps else command.issued_at)
+        since, tokens_before = self._steps[0] if self._steps else (command.issued_at, self._tokens_before)
+        generated = self.totals.tokens_generated - tokens_before
+        self._steps.append((now, self.totals.tokens_generated))
         self.last = LastStep(
             reward_mean=mean,
             lag_newest=max(lag(consumed_at, s.last_version) for s in samples),
             lag_oldest=oldest,
-            tokens_per_second=generated / seconds if seconds > 0 else 0.0,
+            tokens_per_second=generated / (now - since) if now > since else 0.0,
             response_tokens_mean=sum(responses) / len(responses),
             **{k: v for k, v in metrics.items() if k in _FROM_TRAINER},
         )
