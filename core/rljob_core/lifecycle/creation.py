@@ -11,12 +11,13 @@ REFUSALS = (Reason.QUOTA_EXCEEDED, Reason.CREATE_FAILED, Reason.NAME_TAKEN)
 
 
 def troubled(observed: Observed, view: View, memory: Memory, now: float) -> Memory:
-    """Remember a refusal and when to try again; forget it once every wanted workload exists."""
+    """Remember a refusal and when to try again; forget it once nothing is refused and every wanted
+    workload exists."""
     refused = [error for error in observed.errors if error.reason in REFUSALS]
     trouble = memory.create_trouble
     if refused and (trouble is None or now >= trouble.not_before):
         return memory.model_copy(update={"create_trouble": _next(refused[0], trouble, now)})
-    if trouble is not None and all(w.name in view.current for w in view.wanted):
+    if trouble is not None and not refused and all(w.name in view.current for w in view.wanted):
         return memory.model_copy(update={"create_trouble": None})
     return memory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rljob_core.api.report import Outcome, Report
@@ -92,6 +92,7 @@ def test_any_history(new_world, history, obeys):
 
 @settings(max_examples=40, deadline=None)
 @given(history=histories())
+@example(history=[(0.0, "ready", 0), (0.0, "quota", 0), (0.0, "quota", 0)])
 def test_deciding_twice_is_deciding_once(new_world, history):
     world = new_world()
     for seconds, mishap, which in history:

@@ -7,8 +7,6 @@ import struct
 import zlib
 from pathlib import Path
 
-import pytest
-
 from rljob_core.api.messages import Span
 from rljob_core.names import Role
 from rljob_core.session import Worker
@@ -49,7 +47,8 @@ def test_scalars_carry_tag_value_step_and_time(tmp_path: Path) -> None:
 
 
 def test_tensorboard_reads_them(tmp_path: Path) -> None:
-    loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
+    from tensorboard.backend.event_processing import event_file_loader as loader
+
     events = EventFile(tmp_path, 5.0)
     events.scalars({"train/loss": 0.5, "train/kl": 0.25}, step=7, now=6.0)
     events.close()
