@@ -116,21 +116,30 @@ class Bench:
 
 
 def bench(pool: MemoryPool | None = None, *, deterministic: bool = False, clock: Callable[[], float] | None = None,
-          publish: bool = True) -> Bench:  # fmt: skip
+          publish: bool = True, group: Group | None = None) -> Bench:  # fmt: skip
+    """group: this rank's rollout group, when there are several ranks (each with a store of its own here)."""
+    group = group or Group(LAYOUT, 0)
     store = MemoryStore(budgets=BUDGETS, pool=pool, patience_s=0.0)
-    policy = build_policy(CONFIG, Placement(deterministic=deterministic)).requires_grad_(False)
+    at = Placement(layout=group.layout, rank=group.rank, ep_group=group.ep_group, deterministic=deterministic)
+    policy = build_policy(CONFIG, at).requires_grad_(False)
     specs = tensor_specs(CONFIG)
     if publish:
         StoreWeights(store).publish(0, 0, LAYOUT, specs, initial_tensors(CONFIG, seed=0))
     limits = EngineLimits(max_sequences=SEQUENCES, max_prompt_tokens=4, max_response_tokens=5)
-    engine = TorchEngine(policy, limits, eos_ids=[1])
+    engine = TorchEngine(policy, limits, eos_ids=[1], group=group.host)
     rank = RolloutRank(
-        engine=engine, store=store, weights=StoreWeights(store), layout=LAYOUT, rank=0, specs=specs, seed=7
+        engine=engine,
+        store=store,
+        weights=StoreWeights(store),
+        layout=group.layout,
+        rank=group.rank,
+        specs=specs,
+        seed=7,
     )
     link = ScriptedLink([])
     settings = Settings(sequences_per_rank=SEQUENCES, deterministic=deterministic)
     options = {} if clock is None else {"clock": clock}
-    loop = RolloutLoop(link, Group(LAYOUT, 0), store, rank, settings, **options)  # type: ignore[arg-type]
+    loop = RolloutLoop(link, group, store, rank, settings, **options)  # type: ignore[arg-type]
     return Bench(loop, link, store)
 
 
