@@ -1,9 +1,11 @@
-"""`make demo`, as on a fresh machine: no cluster, the whole loop, within its bounds."""
+"""The samples without a cluster: `make demo` within its bounds, then the one that goes on from its checkpoint."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -22,16 +24,11 @@ SUMMARY = {
 
 
 def test_the_demo_learns_within_its_bounds(tmp_path: Path) -> None:
-    with (tmp_path / "output").open("wb") as output:
-        command = ["make", "--silent", "demo", f"ARGUMENTS=--runs {tmp_path}"]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
-        most = 0
-        while process.poll() is None:
-            most = max(most, pss_bytes(process.pid))
-            time.sleep(1.0)
-    shown = (tmp_path / "output").read_text()
-    assert process.returncode == 0, shown
-    run = tmp_path / "reverse-digits"
+    shutil.copytree(ROOT / "manifests/samples", tmp_path / "manifests/samples")  # they refer to runs/ beside them
+    samples, runs = tmp_path / "manifests/samples", tmp_path / "runs"
+    demo = ["make", "--silent", "demo", f"SAMPLE={samples}/reverse-digits.yaml", f"ARGUMENTS=--runs {runs}"]
+    most = finished(demo, tmp_path / "demo.log")
+    run = runs / "reverse-digits"
     summary = json.loads((run / "summary.json").read_text())
     print(json.dumps(summary | {"most_pss_bytes": most}))
     assert summary.keys() >= SUMMARY
@@ -46,6 +43,25 @@ def test_the_demo_learns_within_its_bounds(tmp_path: Path) -> None:
         assert (run / left).stat().st_size, left
     assert list(run.rglob("events.out.tfevents.*"))
     assert list((run / "checkpoints").glob("step-*/model/config.json"))
+
+    second = samples / "jsonl-checkpoint.yaml"
+    finished([sys.executable, "-m", "rljob_operator.cli", "run", str(second), "--runs", str(runs)], tmp_path / "log")
+    summary = json.loads((runs / "jsonl-checkpoint/summary.json").read_text())
+    print(json.dumps(summary))
+    assert summary["phase"] == "Succeeded"
+    assert summary["eval_exact_match"] > 0.5, "goes on from what the first sample learned"
+
+
+def finished(command: list[str], log: Path) -> int:
+    """Run a command that must end with 0; the largest memory of it and its descendants, in bytes."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
+    most = 0
+    while process.poll() is None:
+        most = max(most, pss_bytes(process.pid))
+        time.sleep(1.0)
+    assert process.returncode == 0, log.read_text()
+    return most
 
 
 def pss_bytes(root: int) -> int:

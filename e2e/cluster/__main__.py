@@ -30,6 +30,7 @@ def act(arguments: argparse.Namespace) -> None:
     match arguments.command:
         case "up":
             provider.up()
+            print(f"export KUBECONFIG={provider.kubeconfig()}")
         case "down":
             provider.down()
         case "kubeconfig":
