@@ -4,7 +4,7 @@ Both run the same number of steps from the same seeds, in turns, on this machine
 sampled token (ours: at the first prefill). What the split into processes, queue, store and weight sync costs shows as
 the ratio of both.
 
-    python bench/time_to_reward.py [--seeds 0 1 2 3 4] [--steps 150]
+    python bench/time_to_reward.py [--seeds 0 1 2 3 4] [--steps 250]
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def middle(runs: Sequence[Run], field: str) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=250)
     arguments = parser.parse_args()
     mine: list[Run] = []
     theirs: list[Run] = []
