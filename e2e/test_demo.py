@@ -45,11 +45,12 @@ def test_the_demo_learns_within_its_bounds(tmp_path: Path) -> None:
     assert list((run / "checkpoints").glob("step-*/model/config.json"))
 
     second = samples / "jsonl-checkpoint.yaml"
+    second.write_text(second.read_text().replace("/tmp/rljob", str(tmp_path)))  # its volume outlives runs
     finished([sys.executable, "-m", "rljob_operator.cli", "run", str(second), "--runs", str(runs)], tmp_path / "log")
     summary = json.loads((runs / "jsonl-checkpoint/summary.json").read_text())
     print(json.dumps(summary))
     assert summary["phase"] == "Succeeded"
-    assert summary["eval_exact_match"] > 0.5, "goes on from what the first sample learned"
+    assert summary["eval_mean_reward"] > 0.5, "learns to sort, from what it learned of reversing"
 
 
 def finished(command: list[str], log: Path) -> int:
