@@ -30,6 +30,11 @@ def smallest(**spec: Any) -> dict[str, Any]:
     return body | {"spec": body["spec"] | spec}
 
 
+def safetensors(data: bytes) -> bytes:
+    header = json.dumps({"t": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}).encode()
+    return len(header).to_bytes(8, "little") + header + data
+
+
 @pytest.fixture
 def samples(tmp_path: Path) -> Path:
     """A copy of the samples beside the checkpoint that the demo would have left."""
@@ -42,6 +47,7 @@ def samples(tmp_path: Path) -> Path:
     vocabulary = {"<pad>": 0, "<eos>": 1} | {c: i for i, c in enumerate(model["tokenizer"]["characters"], 2)}
     (checkpoint / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
     (checkpoint / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<eos>"}))
+    (checkpoint / "model.safetensors").write_bytes(safetensors(data=b""))
     return folder
 
 
@@ -224,3 +230,28 @@ def test_command_for_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert first == f"{bad}:15: spec.algorithm.steps: steps is 0: use 1 to 10000000"
     assert "absent.yaml" in second
     assert third.startswith(f"{unfit}: data/malformed.jsonl line 3: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "does not exist"),
+        (b"", "cut short"),
+        (safetensors(b"12345678")[:20], "cut short"),
+        (safetensors(b"12345678")[:-3], "where its header says"),
+        (b"<html>not found</html>", "no safetensors file"),
+    ],
+)
+def test_weights_that_are_missing_or_cut_short_are_seen_beforehand(
+    samples: Path, content: bytes | None, says: str
+) -> None:
+    """A download that broke off: `rljob validate` says so, before processes start."""
+    (weights,) = samples.parent.parent.glob("runs/*/checkpoints/*/model/model.safetensors")
+    weights.unlink()
+    if content is not None:
+        weights.write_bytes(content)
+    (report,) = check_file(samples / "jsonl-checkpoint.yaml")
+    (problem,) = report.problems
+    assert problem.field == "spec.model.path"
+    assert "model.safetensors" in problem.message
+    assert says in problem.message

@@ -7,6 +7,7 @@ from rljob_core.inputs.rewards import exact_match, per_position, split_entry_poi
 from rljob_core.inputs.rows import PromptRow, parse_json_lines
 from rljob_core.inputs.stream import PromptStream, source_path
 from rljob_core.inputs.tokenizer import CharacterTokenizer, Codec
+from rljob_core.inputs.weight_files import check_weight_files, weight_file_names
 
 __all__ = [
     "CharacterTokenizer",
@@ -18,6 +19,7 @@ __all__ = [
     "Streams",
     "TokenizerFacts",
     "check_all",
+    "check_weight_files",
     "exact_match",
     "generate",
     "open_streams",
@@ -27,4 +29,5 @@ __all__ = [
     "source_path",
     "split_entry_point",
     "tokenizer_directory",
+    "weight_file_names",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 from rljob_core import names
 from rljob_core.api import RLJob
 from rljob_core.errors import InvalidInputError
-from rljob_core.inputs import check_all
+from rljob_core.inputs import check_all, check_weight_files
 from rljob_operator.crd import object_schema
 from rljob_operator.validation.files import FileReader
 from rljob_operator.validation.problem import Problem
@@ -63,8 +63,11 @@ def validate(body: dict[str, Any], reader: FileReader | None = None) -> list[Pro
     admission = admit(body)
     if admission.problems:
         return list(admission.problems)
+    spec, reader = admission.job().spec, reader or FileReader(None)
     try:
-        check_all(admission.job().spec, reader or FileReader(None))
+        check_all(spec, reader)
+        if spec.model.path is not None and reader.sees(spec.model.path):
+            check_weight_files(spec.model.path, reader.peek, "spec.model.path")
     except InvalidInputError as error:
         return [_input_problem(error)]
     return []

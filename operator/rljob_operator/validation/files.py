@@ -32,6 +32,18 @@ class FileReader:
             return None
         return where.read_text(encoding="utf-8")
 
+    def peek(self, path: str, count: int) -> tuple[bytes, int]:
+        """The first bytes of a file that lies where this machine sees it, and its size. Raises OSError."""
+        where = self._locate(Path(path))
+        if where is None:
+            raise FileNotFoundError(path)
+        with where.open("rb") as file:
+            return file.read(count), where.stat().st_size
+
+    def sees(self, path: str) -> bool:
+        """Whether the path is to be found on this machine, if anywhere."""
+        return self._locate(Path(path)) is not None
+
     def _locate(self, path: Path) -> Path | None:
         if not path.is_absolute():
             return self._folder / path if self._folder else None

@@ -78,7 +78,7 @@ def test_tensors_of_another_model_are_refused(directory: Path) -> None:
 def test_file_cut_short(directory: Path) -> None:
     whole = (directory / "model.safetensors").read_bytes()
     (directory / "model.safetensors").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InvalidInputError, match=r"model\.safetensors.*cannot be read"):
+    with pytest.raises(InvalidInputError, match=r"model\.safetensors.*header says"):
         read_directory(directory)
 
 

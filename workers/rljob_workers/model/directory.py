@@ -14,13 +14,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from rljob_core.errors import InvalidInputError
+from rljob_core.inputs.weight_files import INDEX, WEIGHTS, check_weight_files, weight_file_names
 from rljob_core.layouts import TensorSpec
 from rljob_core.models import parse_config, tensor_specs
 from rljob_workers.model.family import Piece
 from rljob_workers.model.policy import DTYPES
 from rljob_workers.model.registry import family_of
 
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 FIELD = "spec.model.path"
 _UNUSED = ("rotary_emb.inv_freq",)
 
@@ -59,10 +59,11 @@ class _Files:
         self.path = path
         self.handles: dict[str, Any] = {}
         self.read: set[str] = set()
+        check_weight_files(str(path), _peek, FIELD)
         for name in _file_names(path):
             try:
                 handle = stack.enter_context(safe_open(path / name, framework="pt"))
-            except (FileNotFoundError, SafetensorError) as error:
+            except (OSError, SafetensorError) as error:
                 raise InvalidInputError(
                     FIELD, str(path / name), f"cannot be read ({error})", "copy the file again"
                 ) from error
@@ -102,12 +103,12 @@ class _Files:
 
 
 def _file_names(path: Path) -> list[str]:
-    if (path / INDEX).exists():
-        try:
-            return sorted(set(json.loads((path / INDEX).read_text())["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError) as error:
-            raise InvalidInputError(FIELD, str(path / INDEX), "is not a weight index", "copy the file again") from error
-    return [WEIGHTS]
+    return weight_file_names(json.loads((path / INDEX).read_text())) if (path / INDEX).exists() else [WEIGHTS]
+
+
+def _peek(path: str, count: int) -> tuple[bytes, int]:
+    with Path(path).open("rb") as file:
+        return file.read(count), Path(path).stat().st_size
 
 
 def write_directory(
