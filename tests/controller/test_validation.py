@@ -255,3 +255,31 @@ def test_weights_that_are_missing_or_cut_short_are_seen_beforehand(
     assert problem.field == "spec.model.path"
     assert "model.safetensors" in problem.message
     assert says in problem.message
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("def reward(p, r, a, f):\n    return 1.0\n", ""),
+        ("try:\n    from fast import reward\nexcept ImportError:\n    reward = len\n", ""),
+        ("from mine import *\n", ""),
+        ("def other(p, r, a, f):\n    return reward\n", "does not define"),
+        ("def reward(:\n", "invalid syntax"),
+    ],
+)
+def test_an_unknown_reward_beside_the_file_is_seen_beforehand(tmp_path: Path, source: str, says: str) -> None:
+    """The module's text is read, never run."""
+    (tmp_path / "mine.py").write_text(f"{source}\n[][0]\n")
+    body = smallest(reward={"function": {"entryPoint": "mine:reward"}})
+    problems = validate(body, FileReader(tmp_path, here=True))
+    assert [problem.field for problem in problems] == ["spec.reward.function.entryPoint"] * bool(says)
+    assert all(says in problem.message for problem in problems)
+
+
+@pytest.mark.parametrize(("module", "known"), [("nowhere_at_all", False), ("json.decoder", True)])
+def test_a_reward_module_elsewhere_is_known_only_where_the_job_runs(tmp_path: Path, module: str, known: bool) -> None:
+    body = smallest(reward={"function": {"entryPoint": f"{module}:reward"}})
+    elsewhere = FileReader(tmp_path)
+    assert validate(body, elsewhere) == []
+    assert elsewhere.unseen == [f"module {module} of spec.reward.function.entryPoint"]
+    assert bool(validate(body, FileReader(tmp_path, here=True))) is not known

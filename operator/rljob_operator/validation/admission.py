@@ -12,6 +12,7 @@ from rljob_core.errors import InvalidInputError
 from rljob_core.inputs import check_all, check_weight_files
 from rljob_operator.crd import object_schema
 from rljob_operator.validation.files import FileReader
+from rljob_operator.validation.functions import check_function
 from rljob_operator.validation.problem import Problem
 from rljob_operator.validation.rules import broken_rules
 from rljob_operator.validation.structural import Findings, typed, unknown_fields, with_defaults
@@ -68,6 +69,7 @@ def validate(body: dict[str, Any], reader: FileReader | None = None) -> list[Pro
         check_all(spec, reader)
         if spec.model.path is not None and reader.sees(spec.model.path):
             check_weight_files(spec.model.path, reader.peek, "spec.model.path")
+        check_function(spec.reward, reader)
     except InvalidInputError as error:
         return [_input_problem(error)]
     return []

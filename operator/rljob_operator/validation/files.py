@@ -20,7 +20,7 @@ class FileReader:
     """
 
     def __init__(self, folder: Path | None, *, here: bool = False) -> None:
-        self._folder, self._here = folder, here
+        self.folder, self.here = folder, here
         self.unseen: list[str] = []
 
     def __call__(self, path: str) -> str | None:
@@ -46,8 +46,8 @@ class FileReader:
 
     def _locate(self, path: Path) -> Path | None:
         if not path.is_absolute():
-            return self._folder / path if self._folder else None
-        return path if not _in_a_pod(path) and (self._here or path.exists()) else None
+            return self.folder / path if self.folder else None
+        return path if not _in_a_pod(path) and (self.here or path.exists()) else None
 
 
 def _in_a_pod(path: Path) -> bool:
