@@ -78,6 +78,23 @@ def test_what_the_operator_owns_is_refused(template: dict[str, Any], field: str)
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize(
+    "template",
+    [
+        {"spec": 5},
+        {"metadata": 5},
+        {"spec": {"containers": 5}},
+        {"spec": {"containers": [{"name": "worker", "env": 5}]}},
+    ],
+)
+def test_a_template_of_wrong_types_travels_on_to_the_server_that_names_them(template: dict[str, Any]) -> None:
+    check_reserved(Role.REWARD, template)
+    generated = {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "worker", "env": [{"name": "A"}]}]}}
+    sent = merge(generated, template)
+    assert sent != generated
+    assert rljob_path(Role.REWARD, template, sent, next(iter(template))).startswith("spec.reward.template.")
+
+
 def test_a_template_may_set_everything_else() -> None:
     env = [{"name": "HF_HOME", "value": "/tmp"}]
     labels = {"team": "a"}

@@ -85,8 +85,8 @@ def check_reserved(role: Role, template: dict[str, Any]) -> None:
     for key in _OWN_SPEC:
         if key in spec:
             raise _reserved(f"{root}.spec.{key}", spec[key])
-    for i, container in enumerate(spec.get("containers") or []):
-        for j, entry in enumerate(_mapping(container).get("env") or []):
+    for i, container in enumerate(_list(spec.get("containers"))):
+        for j, entry in enumerate(_list(_mapping(container).get("env"))):
             name = str(_mapping(entry).get("name", ""))
             if name.startswith(_OWN_ENV_PREFIX) and _mapping(container).get("name") == WORKER_CONTAINER:
                 raise _reserved(f"{root}.spec.containers[{i}].env[{j}]", name)
@@ -127,6 +127,10 @@ def _place(theirs: list[Any], entry: Any) -> int | None:
 
 def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _reserved(path: str, value: Any) -> InvalidInputError:
