@@ -55,12 +55,16 @@ def told(report: Report | None, now: float) -> FirstCause | None:
 
 
 def sentence(found: FirstCause) -> str:
-    """`trainer demo-trainer-0 (rank 3) failed with exit code 137 (OOMKilled): …`."""
+    """`trainer demo-trainer-0 (rank 3) failed with exit code 137 (OOMKilled): …`.
+
+    One line: of a log's end only the last, where an error says what it is; first_cause keeps the rest.
+    """
+    said = found.message.strip().splitlines()
     rank = f" (rank {found.rank})" if found.rank >= 0 else ""
     how = (
         f"failed with exit code {found.exit_code} ({found.reason})" if found.exit_code else f"was lost ({found.reason})"
     )
-    return f"{found.role} {found.pod}{rank} {how}" + (f": {found.message}" if found.message else "")
+    return f"{found.role} {found.pod}{rank} {how}" + (f": {said[-1]}" if said else "")
 
 
 def _finished(pod: ObservedWorkload | None) -> float:

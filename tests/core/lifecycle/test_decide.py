@@ -147,6 +147,17 @@ def test_invalid_input_known_beforehand_creates_nothing(new_world):
     assert world.status.phase is Phase.FAILED
 
 
+def test_a_status_message_is_one_line_and_the_first_cause_keeps_the_log(world):
+    """A native process that is killed leaves no last words: the end of its log stands in for them."""
+    world.run()
+    log = "I1130 mounted\nI1130 serving\nE1130 bind: address in use\n"
+    world.fail("demo-store-master-0", 137, reason="SIGKILL", message=log, finished_at=world.now)
+    world.step()
+    assert "\n" not in world.status.message
+    assert "bind: address in use" in world.status.message
+    assert world.status.first_cause.message == log
+
+
 def test_b2_lost_trainer_restarts_the_gang_from_the_checkpoint(world):
     world.run()
     world.fail("demo-trainer-0", 137, reason="OOMKilled", node="n1", finished_at=world.now)
