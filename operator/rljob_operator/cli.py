@@ -9,15 +9,20 @@ from pathlib import Path
 
 from rljob_core.errors import EXIT_INVALID_INPUT, InvalidInputError
 
+EXIT_INTERRUPTED = 130
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a subcommand; its exit code. 0: fine. 1: a generated file is stale. 64: the user's input is wrong."""
+    """Run a subcommand; its exit code. 0: fine. 1: a generated file is stale. 64: the user's input is wrong.
+    130: Ctrl-C."""
     args = _parser().parse_args(argv)
     try:
         code: int = args.handler(args)
     except InvalidInputError as error:
         print(error, file=sys.stderr)
         return EXIT_INVALID_INPUT
+    except KeyboardInterrupt:  # before a run has begun, or once it is over: between the two it drains
+        return EXIT_INTERRUPTED
     return code
 
 

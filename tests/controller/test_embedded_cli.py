@@ -117,6 +117,34 @@ def test_one_supervisor_a_run_directory(rljob, tmp_path, capsys):
     assert f"in use by process {os.getpid()}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["job.json", "memory.json", "status.json"])
+@pytest.mark.parametrize("text", ["", '{"broken', "[]", '{"phase": 5, "metadata": {}, "attempt": "x"}'])
+def test_a_damaged_run_directory_is_named_with_the_way_out(rljob, tmp_path, capsys, name, text):
+    (tmp_path / "job.yaml").write_text(SPEC)
+    run = began(tmp_path)
+    (run.path / name).write_text(text)
+    assert rljob() == 64
+    err = capsys.readouterr().err
+    assert name in err
+    assert "--fresh" in err
+    assert run.move_aside() == run.path.with_name("tiny.1")
+
+
+def test_runs_that_cannot_be_written_are_refused(rljob, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert rljob(SPEC, "--runs", "file/runs") == 64
+    assert "cannot be written (Not a directory); choose another --runs" in capsys.readouterr().err
+
+
+def test_ctrl_c_before_the_run_has_begun_is_no_traceback(rljob, tmp_path, monkeypatch):
+    def interrupted(path, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rljob_operator.embedded.inputs.check_file", interrupted)
+    assert rljob() == 130
+    assert not (tmp_path / "runs").exists()
+
+
 def test_fresh_refuses_a_directory_that_would_be_resumed(rljob, capsys):
     spec = SPEC.replace("algorithm:", "checkpoint: {volume: {hostPath: {path: /tmp/x}}}\n  algorithm:")
     assert rljob(spec, "--fresh") == 64

@@ -52,9 +52,15 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the directory; the kernel lets go of it however this process ends. InvalidInputError: another has it."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / "lock").open("a+", encoding="utf-8") as lock:
+        """Hold the directory; the kernel lets go of it however this process ends. InvalidInputError: another has it,
+        or nothing can be written there."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            opened = (self.path / "lock").open("a+", encoding="utf-8")
+        except OSError as error:
+            problem = f"cannot be written ({error.strerror})"
+            raise InvalidInputError("--runs", str(self.path), problem, "choose another --runs") from error
+        with opened as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -71,8 +77,20 @@ class RunDirectory:
         """The job begun here; None in a new directory."""
         if not self.job_file.exists():
             return None
-        body = json.loads(self.job_file.read_text(encoding="utf-8"))
-        return Identity(job=RLJob.from_object(body), created_at=float(body["metadata"]["createdAt"]))
+        with self.reading(self.job_file) as text:
+            body = json.loads(text)
+            return Identity(job=RLJob.from_object(body), created_at=float(body["metadata"]["createdAt"]))
+
+    @contextmanager
+    def reading(self, file: Path) -> Iterator[str]:
+        """Text of a file an earlier command wrote; InvalidInputError when what follows cannot make sense of it."""
+        try:
+            yield file.read_text(encoding="utf-8")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            problem = f"cannot be read ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+            raise InvalidInputError(
+                "--runs", str(file), problem, "restore it, or run with --fresh (keeps the old run under another name)"
+            ) from error
 
     def begin(self, identity: Identity) -> None:
         """Write the document workers read; it is also what a later command compares its spec with."""
@@ -89,7 +107,7 @@ class RunDirectory:
 
     def move_aside(self) -> Path | None:
         """Rename to `<name>.1`, `.2`, …; None when there is nothing to keep."""
-        if self.identity() is None:
+        if not self.job_file.exists():
             return None
         number = 1
         while (target := self.path.with_name(f"{self.path.name}.{number}")).exists():

@@ -16,13 +16,14 @@ class FileMemory:
     """Implements reconcile.MemoryStore."""
 
     def __init__(self, run: RunDirectory) -> None:
-        self._file = run.memory_file
+        self._run, self._file = run, run.memory_file
 
     async def load(self, job: RLJob) -> Memory:
         """See MemoryStore."""
         if not self._file.exists():
             return Memory()
-        return Memory.model_validate_json(self._file.read_text(encoding="utf-8"))
+        with self._run.reading(self._file) as text:
+            return Memory.model_validate_json(text)
 
     async def save(self, job: RLJob, memory: Memory) -> None:
         """See MemoryStore."""
@@ -36,7 +37,8 @@ class FileStatus:
         self._file = run.status_file
         self.current = RLJobStatus()
         if self._file.exists():
-            self.current = RLJobStatus.model_validate_json(self._file.read_text(encoding="utf-8"))
+            with run.reading(self._file) as text:
+                self.current = RLJobStatus.model_validate_json(text)
 
     async def write(self, job: RLJob, status: RLJobStatus) -> None:
         """See StatusWriter."""
