@@ -136,6 +136,14 @@ def test_runs_that_cannot_be_written_are_refused(rljob, tmp_path, capsys):
     assert "cannot be written (Not a directory); choose another --runs" in capsys.readouterr().err
 
 
+def test_a_checkpoint_directory_that_cannot_be_written_is_refused_before_the_run_begins(rljob, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    volume = f"checkpoint: {{volume: {{hostPath: {{path: {tmp_path}/file}}}}}}\n  algorithm:"
+    assert rljob(SPEC.replace("algorithm:", volume)) == 64
+    assert "spec.checkpoint.volume.hostPath.path" in capsys.readouterr().err
+    assert not (tmp_path / "runs/tiny/job.json").exists(), "a corrected file is not another spec"
+
+
 def test_ctrl_c_before_the_run_has_begun_is_no_traceback(rljob, tmp_path, monkeypatch):
     def interrupted(path, **options):
         raise KeyboardInterrupt

@@ -50,6 +50,7 @@ def main(args: argparse.Namespace) -> int:
             if status.phase.terminal:
                 return _already_ended(run, job, status, console)
             _refuse_other_spec(run, known.job, job)
+        run.make_checkpoint_directory(job, args.file.parent)
         identity = known or _begin(run, job, started_at)
         return _supervise(run, identity, args, console, started_at)
 

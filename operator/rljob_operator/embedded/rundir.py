@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from rljob_core.api import RLJob
 from rljob_core.errors import InvalidInputError
@@ -49,6 +50,18 @@ class RunDirectory:
             token_file=self.path / "token",
             code=folder.resolve(),
         )
+
+    def make_checkpoint_directory(self, job: RLJob, folder: Path) -> None:
+        """InvalidInputError where nothing can be written. folder: of the RLJob file."""
+        path = self.places(job, folder).checkpoints
+        field = "spec.checkpoint.volume.hostPath.path" if job.spec.checkpoint.volume else "--runs"
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=path):
+                pass
+        except OSError as error:
+            problem = f"cannot be written ({error.strerror})"
+            raise InvalidInputError(field, str(path), problem, "name a directory you may write to") from error
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rljob_core.errors import InvalidInputError
 from rljob_core.journal import FILE_NAME, Replay, encode, replay
+
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
+"""No retry helps; any other error of the disk may pass."""
 
 
 def read(directory: Path) -> Replay:
@@ -21,10 +26,10 @@ class JournalFile:
     """append() never blocks; synced() returns once everything appended so far is on disk. clock: unix seconds."""
 
     def __init__(self, directory: Path, whole_bytes: int, clock: Callable[[], float]) -> None:
-        """whole_bytes: length of the readable part; a torn line after it is cut off."""
-        directory.mkdir(parents=True, exist_ok=True)
+        """whole_bytes: length of the readable part; a torn line after it is cut off. InvalidInputError: the volume may
+        not be written."""
         self._clock = clock
-        self._file = os.open(directory / FILE_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = _open(directory)
         os.ftruncate(self._file, whole_bytes)
         os.lseek(self._file, 0, os.SEEK_END)
         self._pending: list[bytes] = []
@@ -54,3 +59,18 @@ class JournalFile:
 
     def close(self) -> None:
         os.close(self._file)
+
+
+def _open(directory: Path) -> int:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return os.open(directory / FILE_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        if error.errno not in _REFUSED:
+            raise
+        raise InvalidInputError(
+            "spec.checkpoint.volume",
+            str(directory),
+            f"cannot be written ({error.strerror})",
+            "give the coordinator's and trainers' user write access, or name another volume",
+        ) from error
