@@ -29,6 +29,22 @@ def test_a_master_that_is_not_there_is_a_clear_error_in_bounded_time(own_cluster
         own_cluster.client(wait_s=0.1)
 
 
+def test_an_external_store_that_does_not_answer_is_named_by_its_field() -> None:
+    from rljob_core.api.placement import StoreProtocol
+    from rljob_workers.kv_store.mooncake import MooncakeStore
+
+    with pytest.raises(StoreError, match=r"127\.0\.0\.1:1'.*; correct spec\.kvStore\.external\.masterAddress"):
+        MooncakeStore(
+            uid="u",
+            master="127.0.0.1:1",
+            local_ip="127.0.0.1",
+            protocol=StoreProtocol.TCP,
+            budgets={},
+            wait_s=0.0,
+            remedy="correct spec.kvStore.external.masterAddress",
+        )
+
+
 def test_the_master_never_evicts() -> None:
     line = command(Path("/bin/mooncake_master"), "0.0.0.0", 50051, 9003, 10)
     assert "--eviction_high_watermark_ratio=1.0" in line

@@ -16,12 +16,14 @@ def open_store(context: Context, budgets: Mapping[str, int]) -> KVStore:
     budgets: use (first part of a key: `kv`, `queue`, `weights`) -> bytes this process may keep there; a use that is
     not listed may be read and removed, not written. Blocks until the master answers; StoreError when it does not.
     """
-    from rljob_workers.kv_store.mooncake import MooncakeStore
+    from rljob_workers.kv_store.mooncake import SEE_LOG, MooncakeStore
 
+    external = context.spec.kv_store.external is not None
     return MooncakeStore(
         uid=context.job.metadata.uid,
         master=context.store_master,
         local_ip=context.pod_ip,
         protocol=context.spec.kv_store.protocol,
         budgets=budgets,
+        remedy="correct spec.kvStore.external.masterAddress, or start that store" if external else SEE_LOG,
     )

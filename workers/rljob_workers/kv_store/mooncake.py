@@ -29,6 +29,7 @@ METADATA = "P2PHANDSHAKE"
 STAGING_BYTES = 16 << 20
 RPC_FAILED = -900
 CONNECT_TIMEOUT_S = 2.0
+SEE_LOG = "see the log of the store master"
 
 
 class MooncakeStore(BaseStore):
@@ -36,7 +37,7 @@ class MooncakeStore(BaseStore):
 
     Values pass through one registered staging buffer (grown to the largest value put), so that no caller's memory has
     to be registered, which RDMA and Ascend transports need and TCP does not miss. With `ascend` the caller has set its
-    device before. options: of BaseStore.
+    device before. remedy: said where no master answers. options: of BaseStore.
     """
 
     def __init__(
@@ -49,10 +50,11 @@ class MooncakeStore(BaseStore):
         budgets: Mapping[str, int],
         wait_s: float = 60.0,
         staging_bytes: int = STAGING_BYTES,
+        remedy: str = SEE_LOG,
         **options: Any,
     ) -> None:
         super().__init__(uid=uid, budgets=budgets, **options)
-        self._client = _connect(master, local_ip, protocol, segment_bytes=0, wait_s=wait_s)
+        self._client = _connect(master, local_ip, protocol, segment_bytes=0, wait_s=wait_s, remedy=remedy)
         self._config = _replicate_config(self._replicas)
         self._staging = _Staging(self._client, staging_bytes)
 
@@ -140,10 +142,18 @@ def master_binary() -> Path:
     return Path(next(iter(spec.submodule_search_locations))) / "mooncake_master"
 
 
-def _connect(master: str, local_ip: str, protocol: StoreProtocol, *, segment_bytes: int, wait_s: float) -> Any:
+def _connect(
+    master: str,
+    local_ip: str,
+    protocol: StoreProtocol,
+    *,
+    segment_bytes: int,
+    wait_s: float,
+    remedy: str = SEE_LOG,
+) -> Any:
     """A client that is set up. Without the wait, setup would retry silently for about 90 s."""
     _check_address(local_ip)
-    _wait_for_port(master, wait_s)
+    _wait_for_port(master, wait_s, remedy)
     from mooncake.store import MooncakeDistributedStore
 
     client = MooncakeDistributedStore()
@@ -165,7 +175,7 @@ def _check_address(local_ip: str) -> None:
         )
 
 
-def _wait_for_port(master: str, wait_s: float) -> None:
+def _wait_for_port(master: str, wait_s: float, remedy: str) -> None:
     deadline = time.monotonic() + wait_s
     while True:
         try:
@@ -174,7 +184,7 @@ def _wait_for_port(master: str, wait_s: float) -> None:
         except OSError as error:
             if time.monotonic() >= deadline:
                 raise StoreError(
-                    "connect", master, RPC_FAILED, f"no store master answered within {wait_s} s ({error})"
+                    "connect", master, RPC_FAILED, f"no store master answered within {wait_s} s ({error}); {remedy}"
                 ) from error
         time.sleep(0.1)
 
