@@ -258,6 +258,23 @@ def test_weights_that_are_missing_or_cut_short_are_seen_beforehand(
 
 
 @pytest.mark.parametrize(
+    ("metadata", "field"),
+    [
+        (5, "metadata"),
+        ([], "metadata"),
+        ("job", "metadata"),
+        ({"name": "a", "namespace": 5}, "metadata.namespace"),
+        ({"name": "a", "labels": 5}, "metadata.labels"),
+        ({"name": "a", "annotations": ["x"]}, "metadata.annotations"),
+    ],
+)
+def test_metadata_of_wrong_types_is_named(metadata: Any, field: str) -> None:
+    (problem,) = validate(smallest() | {"metadata": metadata})
+    assert problem.field == field
+    assert "; write a " in problem.message
+
+
+@pytest.mark.parametrize(
     ("source", "says"),
     [
         ("def reward(p, r, a, f):\n    return 1.0\n", ""),

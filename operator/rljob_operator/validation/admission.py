@@ -18,6 +18,9 @@ from rljob_operator.validation.rules import broken_rules
 from rljob_operator.validation.structural import Findings, typed, unknown_fields, with_defaults
 from rljob_operator.yaml_loader import LoadedDocument, load_file
 
+_METADATA = {"namespace": {"type": "string"}, "labels": {"type": "object"}, "annotations": {"type": "object"}}
+"""What a person writes there beside the name."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
@@ -101,12 +104,17 @@ def _identity(body: dict[str, Any]) -> list[Problem]:
     return out
 
 
-def _check_metadata(metadata: dict[str, Any], findings: Findings) -> None:
+def _check_metadata(metadata: Any, findings: Findings) -> None:
     """What the API server's own metadata checks refuse; the shape of the name is a rule of ours."""
+    if not isinstance(metadata, dict):
+        return  # the schema has said so
+    for key, schema in _METADATA.items():
+        if key in metadata:
+            typed(metadata[key], schema, findings, ("metadata", key))
     if not metadata.get("name"):
         findings.add(("metadata", "name"), "is required, but absent; name the job", blocks=True)
     for group in ("labels", "annotations"):
-        values = metadata.get(group) or {}
+        values = metadata.get(group)
         for key, value in values.items() if isinstance(values, dict) else ():
             if type(value) is not str:
                 findings.add(("metadata", group, key), f"is {value!r}; write a string, in quotes", blocks=True)
