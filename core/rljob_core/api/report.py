@@ -23,6 +23,9 @@ class Outcome(StrEnum):
     FAILED = "Failed"
 
 
+SILENT_LIMIT = 64
+
+
 class StageTime(Document):
     """Seconds a role spent in a stage, summed over its processes since the start."""
 
@@ -127,6 +130,8 @@ class Report(Versioned):
     stages: list[StageTime] = Field(default_factory=list, max_length=64)
     queues: list[QueueDepth] = Field(default_factory=list, max_length=16)
     workers: list[WorkerHealth] = Field(default_factory=list, max_length=16)
+    silent: list[str] = Field(default_factory=list, max_length=SILENT_LIMIT)
+    """Pods whose worker was lost and has not come back; those that still run are replaced."""
     kv: KVCounters = KVCounters()
     queue: QueueCounters = QueueCounters()
     weights: WeightCounters = WeightCounters()

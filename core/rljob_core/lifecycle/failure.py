@@ -11,11 +11,9 @@ from rljob_core.api.status import Phase, Reason
 from rljob_core.lifecycle import backoff, causes
 from rljob_core.lifecycle.desired import desired, slot
 from rljob_core.lifecycle.model import Ending, Memory, Workload
-from rljob_core.lifecycle.view import Loss, View
+from rljob_core.lifecycle.view import REPLACEABLE, Loss, View
 from rljob_core.names import Role
 from rljob_core.worker_env import rollout_group
-
-REPLACEABLE = (Role.ROLLOUT, Role.REWARD)
 
 
 def react(job: RLJob, view: View, memory: Memory, now: float) -> Memory:

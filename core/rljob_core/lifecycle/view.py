@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rljob_core.api.report import Outcome
 from rljob_core.api.spec import RLJob
@@ -11,6 +11,9 @@ from rljob_core.lifecycle.desired import desired
 from rljob_core.lifecycle.model import Memory, Observed, ObservedWorkload, Workload, WorkloadPhase
 from rljob_core.names import Role
 
+REPLACEABLE = (Role.ROLLOUT, Role.REWARD)
+"""A pod of these is replaced alone."""
+SILENT = "it runs, but nothing was heard of it"
 GOAL_REACHED = (Outcome.STEPS_DONE, Outcome.TARGET_REACHED)
 
 
@@ -59,6 +62,7 @@ def look(job: RLJob, observed: Observed, memory: Memory) -> View:
     current = {pod.name: pod for pod in observed.workloads if pod.name in names}
     stale = tuple(pod for pod in observed.workloads if pod.name not in names)
     uids = {member.name: member.uid for member in memory.gang}
+    silent = observed.report.silent if observed.report is not None else []
     lost = []
     for workload in wanted:
         pod = current.get(workload.name)
@@ -67,6 +71,8 @@ def look(job: RLJob, observed: Observed, memory: Memory) -> View:
         elif pod is not None and _broken(pod):
             disrupted = pod.disrupted or pod.deleting or pod.exit_code == EXIT_DRAINED
             lost.append(Loss(workload=workload, pod=pod, disrupted=disrupted))
+        elif pod is not None and pod.live and pod.role in REPLACEABLE and pod.name in silent:
+            lost.append(Loss(workload=workload, pod=replace(pod, reason="Silent", message=SILENT), disrupted=False))
     return View(wanted=wanted, current=current, stale=stale, lost=tuple(lost))
 
 

@@ -48,6 +48,8 @@ class Flow:
         """How the job shall end, once what is under way is over."""
         self.message = ""
         self.cause: Cause | None = None
+        self.silent: list[str] = []
+        """Pods of rollout and reward workers that have not been heard of for long."""
         self.stopping = False
         """Everybody is told to stop."""
         self._drain_deadline: float | None = None

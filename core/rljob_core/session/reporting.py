@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rljob_core.api.directive import StageName
 from rljob_core.api.messages import TableName, TrainCommand
-from rljob_core.api.report import Outcome, QueueDepth, Report, StageTime, WorkerHealth
+from rljob_core.api.report import SILENT_LIMIT, Outcome, QueueDepth, Report, StageTime, WorkerHealth
 from rljob_core.names import Role
 from rljob_core.session.flow import Flow
 
@@ -31,6 +31,7 @@ def report(session: Flow, sequence: int, *, dropped_prompts: int = 0) -> Report:
         stages=_stages(session),
         queues=_queues(session),
         workers=_workers(session),
+        silent=session.silent[:SILENT_LIMIT],
         kv=totals.kv,
         queue=totals.queue,
         weights=totals.weights,

@@ -79,14 +79,21 @@ class Session(Flow):
         """A worker ends. An error of a trainer, and the user's mistakes wherever seen, end the job."""
         if message.invalid_input:
             self.fail(message.error, worker, outcome=Outcome.INVALID_INPUT)
-        self.lost(worker.worker_id, message.error or "it ended", now)
+        self._gone(worker.worker_id, message.error or "it ended", now)
 
     def lost(self, worker_id: int, why: str, now: float) -> None:
-        """A worker is gone: its leases return. Without one of its ranks a trainer cannot go on."""
+        """A worker is gone without a word. See `_gone`."""
+        worker = self._gone(worker_id, why, now)
+        if worker is not None:
+            self.registry.miss(worker)
+
+    def _gone(self, worker_id: int, why: str, now: float) -> Worker | None:
+        """Its leases return. Without one of its ranks a trainer cannot go on. None: it was gone already."""
         worker = self.registry.remove(worker_id)
         if worker is not None:
             self._released(worker, why)
             self._advance(now)
+        return worker
 
     def _released(self, worker: Worker, why: str = "it was replaced") -> None:
         self.sampling.release(worker.worker_id)
@@ -240,6 +247,7 @@ class Session(Flow):
         """Leases run out, workers fall silent, deadlines pass. Call about once a second."""
         for worker in self.registry.overdue(now):
             self.lost(worker.worker_id, f"no heartbeat for {now - worker.last_seen:.0f} s", now)
+        self.silent = self.registry.silent(now)
         self.sampling.expire(now)
         if self._drain_deadline is not None and now >= self._drain_deadline and not self.stopping:
             self.message = "drained without a checkpoint of the last step: the deadline passed"

@@ -11,6 +11,8 @@ from rljob_core.names import Role
 HEARTBEAT_S = 3.0
 LOST_AFTER_S = 3 * HEARTBEAT_S
 """Three missed heartbeats: the worker is lost and its leases return."""
+SILENT_AFTER_S = 30.0
+"""A worker lost without a goodbye that has not come back within this: its pod is to be replaced, if it still runs."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,10 +37,13 @@ class Registry:
     def __init__(self) -> None:
         self._workers: dict[int, Worker] = {}
         self._last_id = 0
+        self._missing: dict[tuple[Role, int], Worker] = {}
+        """Lost without a goodbye and not back, by role and rank."""
 
     def register(self, message: Register, now: float) -> tuple[Worker, Worker | None]:
         """(the worker, the one it replaces). The same incarnation that connects again keeps its id and leases."""
         role = Role(message.role)
+        self._missing.pop((role, message.rank), None)
         old = next((w for w in self._workers.values() if w.role is role and w.rank == message.rank), None)
         if old is not None and old.pod_uid == message.pod_uid and old.pod == message.pod:
             old.last_seen = now
@@ -58,6 +63,14 @@ class Registry:
 
     def remove(self, worker_id: int) -> Worker | None:
         return self._workers.pop(worker_id, None)
+
+    def miss(self, worker: Worker) -> None:
+        """It was lost, and nobody knows how."""
+        self._missing[(worker.role, worker.rank)] = worker
+
+    def silent(self, now: float) -> list[str]:
+        """Pods whose workers have been missing for SILENT_AFTER_S: hung, stopped or cut off, where they still run."""
+        return sorted({w.pod for w in self._missing.values() if now - w.last_seen > SILENT_AFTER_S})
 
     def of(self, role: Role) -> list[Worker]:
         """Registered workers of a role, by rank."""

@@ -158,6 +158,19 @@ def test_a_status_message_is_one_line_and_the_first_cause_keeps_the_log(world):
     assert world.status.first_cause.message == log
 
 
+def test_a_reward_worker_that_hangs_is_replaced(world):
+    """Its process runs on, so only the coordinator can tell: without a replacement the job would wait for ever."""
+    world.run()
+    world.report = Report(sequence=2, silent=["demo-reward-0", "demo-trainer-0"])
+    plan = world.step()
+    assert plan.delete == ("demo-reward-0",)
+    assert world.status.first_cause.reason == "Silent"
+    assert world.status.restarts.counted == 1
+    plan = world.step(2.5)
+    assert [w.name for w in plan.create] == ["demo-reward-0-r1"]
+    assert world.step().create == (), "the old name in the report counts once"
+
+
 def test_b2_lost_trainer_restarts_the_gang_from_the_checkpoint(world):
     world.run()
     world.fail("demo-trainer-0", 137, reason="OOMKilled", node="n1", finished_at=world.now)

@@ -219,6 +219,31 @@ def test_silent_workers_are_lost_after_three_heartbeats(job: MakeJob) -> None:
     assert [w.role for w in running.session.registry] == ["trainer", "reward"]
 
 
+def test_a_worker_that_stays_silent_is_reported_until_its_rank_is_back(job: MakeJob) -> None:
+    running = job()
+    silent = running.rewarder
+    running.now = 31.0
+    for worker in running.session.registry:
+        if worker is not silent:
+            worker.last_seen = running.now
+    running.session.tick(running.now)
+    assert report(running.session, 1).silent == [silent.pod]
+    message = Register(role="reward", pod="again", pod_uid="u9", index=0, rank=silent.rank, world=1)
+    running.session.register(message, running.now)
+    running.session.tick(running.now)
+    assert report(running.session, 2).silent == []
+
+
+def test_a_goodbye_is_not_silence(job: MakeJob) -> None:
+    running = job()
+    running.session.goodbye(running.rewarder, Goodbye(), running.now)
+    running.now = 31.0
+    for worker in running.session.registry:
+        worker.last_seen = running.now
+    running.session.tick(running.now)
+    assert report(running.session, 1).silent == []
+
+
 def test_stopped_only_when_everybody_has_gone(job: MakeJob) -> None:
     done = job().run()
     assert not done.session.stopped
