@@ -77,7 +77,8 @@ def load_file(path: Path) -> list[LoadedDocument]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(str(path), path.name, f"cannot be read ({error})", "name a YAML file") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InvalidInputError(str(path), path.name, f"cannot be read ({why})", "name a YAML file") from error
     return load_text(text, str(path))
 
 

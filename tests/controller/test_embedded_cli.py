@@ -153,9 +153,10 @@ def test_ctrl_c_before_the_run_has_begun_is_no_traceback(rljob, tmp_path, monkey
     assert not (tmp_path / "runs").exists()
 
 
-def test_fresh_refuses_a_directory_that_would_be_resumed(rljob, capsys):
-    spec = SPEC.replace("algorithm:", "checkpoint: {volume: {hostPath: {path: /tmp/x}}}\n  algorithm:")
-    assert rljob(spec, "--fresh") == 64
+def test_fresh_refuses_a_directory_that_would_be_resumed(rljob, tmp_path, capsys):
+    volume = f"checkpoint: {{volume: {{hostPath: {{path: {tmp_path}/kept}}}}}}\n  algorithm:"
+    (tmp_path / "kept" / "step-4").mkdir(parents=True)
+    assert rljob(SPEC.replace("algorithm:", volume), "--fresh") == 64
     assert "hostPath" in capsys.readouterr().err
 
 

@@ -65,12 +65,14 @@ def _first_cause(run: RunDirectory, result: Result) -> list[str]:
 
 
 def _files(run: RunDirectory) -> list[tuple[str, Path]]:
+    identity = run.identity()
+    checkpoints = run.places(identity.job, run.path).checkpoints if identity else run.path / "checkpoints"
     return [
         ("report", run.report_file),
         ("summary", run.summary_file),
         ("metrics", run.path / "metrics.jsonl"),
         ("samples", run.path / "samples.jsonl"),
-        ("checkpoints", run.path / "checkpoints"),
+        ("checkpoints", checkpoints),
         ("logs", run.path / "logs"),
     ]
 

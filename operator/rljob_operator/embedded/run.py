@@ -9,6 +9,7 @@ import os
 import sys
 import time
 import uuid
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -41,8 +42,9 @@ def main(args: argparse.Namespace) -> int:
         print(refused, file=sys.stderr)
         return EXIT_INVALID_INPUT
     run = RunDirectory(args.runs / job.metadata.name)
+    folder = args.file.parent
     if args.fresh:
-        _keep_earlier(run, job, console)
+        _keep_earlier(run, job, folder, console)
     with run.locked():
         known = run.identity()
         if known is not None:
@@ -50,7 +52,14 @@ def main(args: argparse.Namespace) -> int:
             if status.phase.terminal:
                 return _already_ended(run, job, status, console)
             _refuse_other_spec(run, known.job, job)
-        run.make_checkpoint_directory(job, args.file.parent)
+        run.make_checkpoint_directory(job, folder)
+        if known is None and run.has_checkpoints(job, folder):
+            console.print(
+                f"{job.metadata.name} goes on from the checkpoints in {run.places(job, folder).checkpoints}",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
         identity = known or _begin(run, job, started_at)
         return _supervise(run, identity, args, console, started_at)
 
@@ -86,15 +95,15 @@ async def _take_over(run: RunDirectory, job: RLJob) -> None:
         await memories.save(job, again)
 
 
-def _keep_earlier(run: RunDirectory, job: RLJob, console: Console) -> None:
+def _keep_earlier(run: RunDirectory, job: RLJob, folder: Path, console: Console) -> None:
     """--fresh: the old run stays, under another name."""
     volume = job.spec.checkpoint.volume
-    if volume is not None and volume.host_path is not None:
+    if volume is not None and volume.host_path is not None and run.has_checkpoints(job, folder):
         raise InvalidInputError(
             "--fresh",
             volume.host_path.path,
-            "(spec.checkpoint.volume.hostPath) may hold checkpoints that would be resumed",
-            "name another directory, or another job",
+            "(spec.checkpoint.volume.hostPath) holds checkpoints that would be resumed",
+            "move them away, or name another directory",
         )
     with run.locked():
         moved = run.move_aside()

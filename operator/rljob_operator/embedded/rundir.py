@@ -51,6 +51,10 @@ class RunDirectory:
             code=folder.resolve(),
         )
 
+    def has_checkpoints(self, job: RLJob, folder: Path) -> bool:
+        """Whether a run of this job would go on from what lies there. folder: of the RLJob file."""
+        return any(self.places(job, folder).checkpoints.glob("step-*"))
+
     def make_checkpoint_directory(self, job: RLJob, folder: Path) -> None:
         """InvalidInputError where nothing can be written. folder: of the RLJob file."""
         path = self.places(job, folder).checkpoints

@@ -7,6 +7,7 @@ be killed with its parent, so that nothing outlives a killed supervisor.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -133,8 +134,10 @@ class ProcessSubstrate:
         threads = {name: str(THREADS) for name in THREAD_VARIABLES}
         own = {names.ENV_PARENT_PID: str(self._parent_pid), "PYTHONUNBUFFERED": "1"}
         if workload.role is Role.REWARD:
-            inherited = self._environ.get("PYTHONPATH", "")
-            own["PYTHONPATH"] = f"{inherited}:{self._places.code}" if inherited else str(self._places.code)
+            inherited = self._environ.get("PYTHONPATH", "").split(os.pathsep)
+            # The process starts in another folder: what is relative here must still be found there.
+            folders = [os.path.abspath(folder) for folder in inherited if folder]
+            own["PYTHONPATH"] = os.pathsep.join([*folders, str(self._places.code)])
         return (
             self._environ
             | threads

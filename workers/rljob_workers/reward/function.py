@@ -67,7 +67,10 @@ class FunctionProcess:
         kind, value = self._receive()
         if kind is _Reply.IMPORT:
             raise InvalidInputError(
-                FIELD, self._entry_point, f"cannot be imported ({value})", "correct it or the image"
+                FIELD,
+                self._entry_point,
+                f"cannot be imported ({value})",
+                "correct it, or put its module on PYTHONPATH or in the image",
             )
         return process, ours
 
