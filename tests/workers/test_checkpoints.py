@@ -28,7 +28,15 @@ def test_round_trip(tmp_path: Path) -> None:
     assert (found.meta.step, found.meta.version, found.meta.seed) == (4, 5, 7)
     assert found.coordinator_state() == {"step": 4}
     assert found.trainer_part(0).read_bytes() == b"weights"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-4"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step-4"]
+
+
+def test_latest_follows_the_newest(tmp_path: Path) -> None:
+    for step in (4, 8):
+        write(tmp_path, step)
+        assert (tmp_path / "latest").resolve() == tmp_path / f"step-{step}"
+    checkpoints.prune(tmp_path, keep=1)
+    assert (tmp_path / "latest" / checkpoints.META).is_file()
 
 
 def test_newest_is_by_number_not_by_name(tmp_path: Path) -> None:
@@ -86,7 +94,7 @@ def test_an_interrupted_write_is_not_seen_and_cleaned(tmp_path: Path) -> None:
     assert found is not None
     assert found.meta.step == 1
     checkpoints.clean(tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-1"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step-1"]
 
 
 def test_the_same_step_again_replaces(tmp_path: Path) -> None:
@@ -95,7 +103,7 @@ def test_the_same_step_again_replaces(tmp_path: Path) -> None:
     found = checkpoints.newest(tmp_path)
     assert found is not None
     assert found.trainer_part(0).read_bytes() == b"new"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-3"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step-3"]
 
 
 def test_an_interrupted_replacement_is_put_back(tmp_path: Path) -> None:
@@ -112,4 +120,4 @@ def test_prune_keeps_the_newest_complete_ones(tmp_path: Path) -> None:
         write(tmp_path, step)
     (tmp_path / "step-12" / checkpoints.META).unlink()
     checkpoints.prune(tmp_path, keep=2)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-10", "step-12", "step-4"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step-10", "step-12", "step-4"]

@@ -340,7 +340,7 @@ def test_resume_is_bit_exact(tmp_path: Path, dtype: str) -> None:
 def test_checkpoints_are_pruned_and_of_the_same_layout(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         saver(tmp_path).write(learner(), step=step, version=step, coordinator_state={})
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-2", "step-3"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step-2", "step-3"]
     found = checkpoints.newest(tmp_path)
     assert found is not None
     saving.check(found, 1, TrainerLayout())

@@ -1,5 +1,6 @@
 """Checkpoint directories: atomic, verified, pruned. No torch here: the coordinator reads them too.
 
+    <directory>/latest -> step-40
     <directory>/step-40/
         model/                        Hugging Face directory
         trainer/rank-00000.safetensors  optimizer state and RNG of one rank, its own experts only
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 FORMAT_MAJOR = 1
 META = "meta.json"
+LATEST = "latest"
 COORDINATOR = "coordinator.json"
 MODEL = "model"
 _STEP = re.compile(r"step-(\d+)")
@@ -151,9 +153,18 @@ def finish(building: Path, meta: CheckpointMeta) -> Path:
     if final.exists():
         os.rename(final, replaced)
     os.rename(building, final)
+    _point_latest(final)
     _fsync(final.parent)
     shutil.rmtree(replaced, ignore_errors=True)
     return final
+
+
+def _point_latest(final: Path) -> None:
+    """`latest` beside it: a relative link for people and later jobs (`model.path: …/latest/model`)."""
+    link = final.with_name(f"{LATEST}.tmp")
+    link.unlink(missing_ok=True)
+    link.symlink_to(final.name)
+    link.replace(final.with_name(LATEST))
 
 
 def prune(directory: Path, keep: int) -> None:
