@@ -177,6 +177,14 @@ async def test_environment(start, tmp_path):
     assert substrate.coordinator_url(JOB) == f"http://{env['RLJOB_COORDINATOR']}"
 
 
+async def test_a_relative_pythonpath_still_holds_where_the_reward_process_starts(start, tmp_path):
+    substrate = start("import os; print(os.environ['PYTHONPATH'])")
+    substrate._environ = substrate._environ | {"PYTHONPATH": f"mine{os.pathsep}{os.pathsep}/abs"}
+    await run(substrate, Workload(name="demo-reward-0", role=Role.REWARD, index=0, attempt=0))
+    folders = substrate.log("demo-reward-0").read_text().strip().split(os.pathsep)
+    assert folders == [os.path.abspath("mine"), "/abs", str(tmp_path / "code")]
+
+
 def test_ports_are_stable_distinct_and_below_the_ephemeral_range():
     ports = Ports(random.Random(1))
     chosen = {purpose: ports.of(purpose) for purpose in map(str, range(50))}
