@@ -47,7 +47,7 @@ demo-cluster: cluster-up images ## cluster, images, operator, and the sample job
 
 e2e: $(VENV)/installed-dev ## the end-to-end tests, on a cluster made for them
 	$(CLUSTER) fill-cache
-	$(BIN)/python -m pytest e2e --timeout 1200 -p no:cacheprovider
+	$(BIN)/python -m pytest e2e --timeout 1200 --durations 12 -p no:cacheprovider
 
 bench: $(VENV)/installed-run ## every benchmark; renders docs/benchmarks.md
 	$(BIN)/python bench/render.py docs/benchmarks.md
