@@ -23,7 +23,9 @@ check: $(VENV)/installed-dev ## formatting, lint, types, layers, generated files
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	MYPYPATH=e2e/cluster $(BIN)/mypy --explicit-package-bases e2e/cluster
+	MYPYPATH=e2e/cluster $(BIN)/mypy e2e/cluster
+	MYPYPATH=e2e $(BIN)/mypy $(wildcard e2e/*.py) e2e/operator_process
+	MYPYPATH=bench $(BIN)/mypy bench tools
 	$(BIN)/lint-imports
 	$(BIN)/rljob crd --check
 	$(BIN)/rljob reference --check
