@@ -137,6 +137,8 @@ class Report(Versioned):
     weights: WeightCounters = WeightCounters()
     experts: ExpertCounters = ExpertCounters()
     last_checkpoint_step: int | None = None
+    resumed_step: int | None = None
+    """Step of the checkpoint this coordinator went on from; absent when there was none."""
     dropped_prompts: int = 0
     reward_timeouts: int = 0
     cause: Cause | None = None

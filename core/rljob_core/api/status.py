@@ -174,6 +174,8 @@ class RLJobStatus(Document):
     """First failure of the last incident."""
     last_checkpoint_step: int | None = None
     """Step of the newest complete checkpoint."""
+    resumed_step: int | None = None
+    """Step of the checkpoint that this attempt went on from; absent when it began with the first step."""
     start_time: str | None = None
     """When the first pod was asked for."""
     completion_time: str | None = None

@@ -30,7 +30,7 @@ def conditions(
         (ConditionType.COMPLETE, phase is Phase.SUCCEEDED, reason, message),
         (ConditionType.FAILED, phase is Phase.FAILED, reason, message),
         _pods_created(phase, view, memory),
-        _resumable(observed),
+        _resumable(observed, memory),
     ]
     return [_condition(claim, generation, before, now) for claim in claims]
 
@@ -49,9 +49,10 @@ def _pods_created(phase: Phase, view: View, memory: Memory) -> Claim:
     return (kind, False, Reason.CREATING_PODS, f"{created} of {wanted} pods exist")
 
 
-def _resumable(observed: Observed) -> Claim:
+def _resumable(observed: Observed, memory: Memory) -> Claim:
     if observed.durable_checkpoints:
-        return (ConditionType.RESUMABLE, True, Reason.DURABLE_VOLUME, "checkpoints outlive the pods")
+        resumed = "" if memory.resumed_step is None else f"; resumed from step {memory.resumed_step}"
+        return (ConditionType.RESUMABLE, True, Reason.DURABLE_VOLUME, f"checkpoints outlive the pods{resumed}")
     message = (
         "checkpoints are in an emptyDir and go with the pods; set spec.checkpoint.volume to make the job resumable"
     )

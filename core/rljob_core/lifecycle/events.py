@@ -10,11 +10,14 @@ NORMAL, WARNING = "Normal", "Warning"
 
 
 def events(before: RLJobStatus, after: RLJobStatus) -> tuple[Event, ...]:
-    """One for a loss, one for refused creation, one for each phase entered."""
+    """One for a loss, one for a checkpoint gone on from, one for refused creation, one for each phase entered."""
     out = []
     if after.restarts != before.restarts and after.first_cause is not None:
         used = f"restarts: {after.restarts.counted} counted, {after.restarts.uncounted} not"
         out.append(Event(type=WARNING, reason="Restarting", message=f"{causes.sentence(after.first_cause)}; {used}"))
+    if after.resumed_step is not None and after.resumed_step != before.resumed_step:
+        message = f"resumed from the checkpoint of step {after.resumed_step}"
+        out.append(Event(type=NORMAL, reason="Resumed", message=message))
     refused = _refused(after)
     if refused is not None and refused != _refused(before):
         out.append(Event(type=WARNING, reason=refused[0], message=refused[1]))

@@ -45,6 +45,7 @@ def restart(memory: Memory, not_before: float) -> Memory:
             "attempt": memory.attempt + 1,
             "restart_not_before": not_before,
             "gang": [],
+            "resumed_step": None,
             "final_report": None,
             "done_since": None,
             "last_directive": None,

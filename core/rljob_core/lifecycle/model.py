@@ -132,6 +132,8 @@ class Memory(Document):
     first_cause: FirstCause | None = None
     start_time: float | None = None
     completion_time: float | None = None
+    resumed_step: int | None = None
+    """Step of the checkpoint this attempt went on from, once its coordinator said so."""
     final_report: Report | None = None
     """The coordinator's own account of the end, once it gave one."""
     done_since: float | None = None

@@ -55,10 +55,12 @@ def remember(observed: Observed, view: View, memory: Memory, now: float) -> Memo
             known[workload.name] = GangMember(name=pod.name, uid=pod.uid)
     final = account(observed, view, memory)
     report = trusted_report(observed, view)
+    told = report or final
     done = final is not None and final.outcome in GOAL_REACHED
     return memory.model_copy(
         update={
             "gang": list(known.values()),
+            "resumed_step": told.resumed_step if told else memory.resumed_step,
             "final_report": final,
             "highest_version": max(memory.highest_version, report.policy_version if report else -1),
             "done_since": (memory.done_since or now) if done else None,

@@ -67,6 +67,7 @@ def _status(job: RLJob, observed: Observed, view: View, memory: Memory, now: flo
             "restarts": Restarts(counted=memory.counted_restarts, uncounted=memory.uncounted_restarts),
             "attempt": memory.attempt,
             "first_cause": memory.first_cause,
+            "resumed_step": memory.resumed_step,
             "start_time": _time(memory.start_time),
             "completion_time": _time(memory.completion_time),
             **_progress(job, observed.status, report),

@@ -37,6 +37,7 @@ def report(session: Flow, sequence: int, *, dropped_prompts: int = 0) -> Report:
         weights=totals.weights,
         experts=session.figures.experts,
         last_checkpoint_step=session.last_checkpoint_step,
+        resumed_step=session.resumed_step if session.resumed_step >= 0 else None,
         dropped_prompts=dropped_prompts,
         reward_timeouts=totals.reward_timeouts,
         cause=session.cause,

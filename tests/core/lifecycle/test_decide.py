@@ -189,6 +189,28 @@ def test_b2_lost_trainer_restarts_the_gang_from_the_checkpoint(world):
     assert world.status.phase is Phase.RUNNING
 
 
+def test_a_resume_is_said_once_an_attempt(world):
+    world.run()
+    assert (world.status.resumed_step, "resumed" in world.condition("Resumable").message) == (None, False)
+    for attempt in (1, 2):
+        world.fail(f"demo-trainer-0{f'-r{attempt - 1}' if attempt > 1 else ''}", 1)
+        world.step()
+        assert world.status.resumed_step is None
+        world.report = None
+        world.step(10)
+        world.ready()
+        world.report = Report(sequence=1, resumed_step=20)
+        world.step()
+        assert world.status.resumed_step == 20
+        assert world.condition("Resumable").message == "checkpoints outlive the pods; resumed from step 20"
+        assert world.events.count("Resumed") == attempt
+    world.report = None
+    world.step()
+    world.report = Report(sequence=2, resumed_step=20)
+    world.step()
+    assert world.events.count("Resumed") == 2, "not again when the operator was away"
+
+
 def test_b30_first_cause_is_named(world):
     world.run()
     words = TerminationMessage(rank=3, exit_code=1, message="loss is NaN")

@@ -10,6 +10,7 @@ import pytest
 
 from rljob_core.api.report import Outcome
 from rljob_core.journal import JournalError, Replay, lineage_prompts, replay, start_from
+from rljob_core.session.reporting import report
 
 MakeJob = Callable[..., Any]
 
@@ -57,6 +58,7 @@ def test_resume_after_a_crash_rolls_back_to_the_checkpoint_and_goes_on(job: Make
     running.run(until=lambda: running.session.step == crash_at)
     resumed = running.resume(torn=b'{"kind":"ver')
     assert resumed.session.step == crash_at // 2 * 2
+    assert report(resumed.session, 1).resumed_step == (crash_at // 2 * 2 or None)
     done = resumed.run()
     assert lineage_prompts(replay(done.journal)) == list(range(24))
     issued = versions(done.journal)
