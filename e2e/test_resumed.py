@@ -1,4 +1,4 @@
-"""A trainer pod dies after a checkpoint on a volume: the next attempt goes on from there, each prompt trained once."""
+"""Checkpoints on a volume: a killed trainer's job goes on from there, and so does a job made again under its name."""
 
 import pytest
 import timeouts
@@ -7,8 +7,9 @@ from sample_jobs import short_job
 from volumes import CheckpointVolume
 
 from rljob_core.journal import lineage_prompts, replay
+from rljob_core.names import checkpoint_folder
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
 STEPS, PROMPTS = 40, 64
 
@@ -28,14 +29,40 @@ def test_a_killed_trainer_is_resumed_from_the_checkpoint(namespace: Namespace, c
     namespace.kubectl("delete", "pod", victim, "--force", "--grace-period=0")
 
     status = namespace.wait_phase("phoenix", "Succeeded", timeouts.SHORT_JOB_S)
-    assert status["attempt"] == 1
-    assert status["step"] == STEPS
+    assert (status["attempt"], status["step"]) == (1, STEPS)
     assert "phoenix-trainer-0-r1" in namespace.pods("phoenix")
+    assert status["resumedStep"] % 5 == 0
+    said = f"resumed from step {status['resumedStep']}"
+    assert said in namespace.condition("phoenix", "Resumable")["message"]
+    assert _resumptions(namespace, "phoenix") == [f"resumed from the checkpoint of step {status['resumedStep']}"]
 
-    journal = checkpoints.read("journal.jsonl")
+    own = checkpoint_folder(namespace.name, "phoenix")
+    journal = checkpoints.read(f"{own}/journal.jsonl")
     assert journal.count('"kind":"start"') == 2
     assert lineage_prompts(replay(journal.encode())) == list(range(STEPS * PROMPTS)), "each prompt once, in order"
 
     namespace.kubectl("delete", "rljob", "phoenix")
     namespace.wait_only(*checkpoints.objects)
-    assert f"step-{STEPS}" in checkpoints.listing(), "the volume outlives the job"
+    assert f"step-{STEPS}" in checkpoints.listing(own), "the volume outlives the job"
+
+
+def test_jobs_share_a_volume_and_resume_by_name(namespace: Namespace, checkpoints: CheckpointVolume) -> None:
+    for name, steps in (("first", 10), ("second", 5)):
+        namespace.apply(short_job(name, steps=steps, checkpoint=checkpoints.spec))
+        status = namespace.wait_phase(name, "Succeeded", timeouts.SHORT_JOB_S)
+        assert (status["step"], "resumedStep" in status) == (steps, False), "nothing of another job is gone on from"
+    own = [checkpoint_folder(namespace.name, name) for name in ("first", "second")]
+    assert sorted(checkpoints.listing()) == own
+
+    namespace.kubectl("delete", "rljob", "first")
+    namespace.apply(short_job("first", steps=15, checkpoint=checkpoints.spec))
+    status = namespace.wait_phase("first", "Succeeded", timeouts.SHORT_JOB_S)
+    assert (status["attempt"], status["step"], status["resumedStep"]) == (0, 15, 10)
+    assert _resumptions(namespace, "first") == ["resumed from the checkpoint of step 10"]
+    assert "step-5" in checkpoints.listing(own[1]), "the other's are as they were"
+
+
+def _resumptions(namespace: Namespace, job: str) -> list[str]:
+    """Messages of the job's events that tell of a resume."""
+    found = [e for e in namespace.items("events") if e["involvedObject"]["name"] == job and e["reason"] == "Resumed"]
+    return [event["message"] for event in found]

@@ -8,6 +8,8 @@ from typing import Any
 import timeouts
 from live import Body, Namespace, kubectl
 
+from rljob_operator.pods.builder import USER_ID
+
 IMAGE = "rljob/worker:0.1.0"
 CLAIM = "checkpoints"
 FOLDERS = "/var/lib/rljob-e2e/volumes"
@@ -15,7 +17,7 @@ FOLDERS = "/var/lib/rljob-e2e/volumes"
 
 
 class CheckpointVolume:
-    """PersistentVolume and claim on a folder that the pods' unprivileged user may write."""
+    """PersistentVolume and claim on a folder that the pods' unprivileged user, and nobody else, may write."""
 
     objects = (f"persistentvolumeclaims/{CLAIM}",)
     spec: Body = {"volume": {"persistentVolumeClaim": {"name": CLAIM}}}
@@ -26,7 +28,8 @@ class CheckpointVolume:
         self.folder = f"{FOLDERS}/{self.name}"
 
     def create(self) -> None:
-        self._as_root("make", f"mkdir -p /volumes/{self.name} && chmod 0777 /volumes/{self.name}")
+        folder = f"/volumes/{self.name}"
+        self._as_root("make", f"mkdir -p {folder} && chown {USER_ID}:{USER_ID} {folder} && chmod 0700 {folder}")
         capacity: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
         volume = {
             "apiVersion": "v1",
@@ -52,8 +55,8 @@ class CheckpointVolume:
         """Content of a file in the volume."""
         return self._as_root("read", f"cat /volumes/{self.name}/{path}")
 
-    def listing(self) -> list[str]:
-        return self._as_root("list", f"ls /volumes/{self.name}").split()
+    def listing(self, path: str = "") -> list[str]:
+        return self._as_root("list", f"ls /volumes/{self.name}/{path}").split()
 
     def remove(self) -> None:
         self._as_root("remove", f"rm -rf /volumes/{self.name}")

@@ -118,6 +118,11 @@ def memory_config_name(job: str) -> str:
     return f"{job}-memory"
 
 
+def checkpoint_folder(namespace: str, job: str) -> str:
+    """Of a job below its checkpoint volume, which other jobs may share. One level: each job's user makes its own."""
+    return f"{namespace}.{job}"
+
+
 def token_secret_name(job: str, uid: str) -> str:
     """Carries the job's uid, so a 409 on create can only mean that it is ours."""
     return f"{job}-token-{uid[:8]}"

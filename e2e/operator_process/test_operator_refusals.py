@@ -9,7 +9,8 @@ import pytest
 from operator_fixtures import Start
 from operator_jobs import Job, until
 
-from rljob_operator.cluster.api import CONFIG_MAPS, SERVICES, KubeApi, Object, Resource
+from rljob_core.names import Role, labels
+from rljob_operator.cluster.api import CONFIG_MAPS, PODS, SERVICES, KubeApi, Object, Resource
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -101,6 +102,33 @@ async def test_someone_elses_object_is_reported_never_forced_over(api: KubeApi, 
     assert there["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
     assert await job.pods() == {}
     await api.delete(SERVICES, namespace, f"{job.name}-coordinator", uid=made["metadata"]["uid"], grace_s=0)
+    await job.all_created()
+
+
+async def test_pods_of_an_earlier_job_of_the_name_are_waited_for(api: KubeApi, namespace: str, start: Start) -> None:
+    """They may still write a checkpoint where the new one is about to resume."""
+    job = Job(api, namespace)
+    owner = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "name": job.name, "uid": "old", "controller": True}
+    old: Object = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{job.name}-trainer-0-r1",
+            "namespace": namespace,
+            "labels": labels(job.name, "old", Role.TRAINER, 0, 1),
+            "ownerReferences": [owner],
+        },
+        "spec": {"containers": [{"name": "worker", "image": "x"}]},
+    }
+    made = await api.create(PODS, namespace, old)
+    await start(namespaces=namespace)
+    await job.create()
+
+    condition = await job.becomes("PodsCreated", "NameTaken")
+    assert "of an earlier RLJob" in condition["message"]
+    assert "-trainer-0-r1" in condition["message"]
+    assert set(await job.pods()) == {made["metadata"]["name"]}
+    await api.delete(PODS, namespace, made["metadata"]["name"], uid=made["metadata"]["uid"], grace_s=0)
     await job.all_created()
 
 

@@ -155,7 +155,15 @@ def test_ctrl_c_before_the_run_has_begun_is_no_traceback(rljob, tmp_path, monkey
 
 def test_fresh_refuses_a_directory_that_would_be_resumed(rljob, tmp_path, capsys):
     volume = f"checkpoint: {{volume: {{hostPath: {{path: {tmp_path}/kept}}}}}}\n  algorithm:"
-    (tmp_path / "kept" / "step-4").mkdir(parents=True)
+    (tmp_path / "kept" / "default.other" / "step-4").mkdir(parents=True)
+    from rljob_operator.embedded.inputs import load_job
+
+    run = RunDirectory(tmp_path / "runs" / "tiny")
+    (tmp_path / "job.yaml").write_text(SPEC.replace("algorithm:", volume))
+    job = load_job(tmp_path / "job.yaml")
+    assert not run.has_checkpoints(job, tmp_path), "another job's, in the same volume"
+    (tmp_path / "kept" / "default.tiny" / "step-4").mkdir(parents=True)
+    assert run.has_checkpoints(job, tmp_path)
     assert rljob(SPEC.replace("algorithm:", volume), "--fresh") == 64
     assert "hostPath" in capsys.readouterr().err
 

@@ -111,6 +111,7 @@ def test_checkpoint_volume(volume: dict[str, Any] | None, source: dict[str, Any]
         pod = pod_of(job, role)
         assert mounts(pod)[names.MOUNT_CHECKPOINT] == {"name": "checkpoint", **source}
         assert env(pod)["RLJOB_CHECKPOINT_DURABLE"] == durable
+        assert env(pod)["RLJOB_CHECKPOINT_DIR"] == f"{names.MOUNT_CHECKPOINT}/ns.rl", "a volume may be shared by jobs"
     assert names.MOUNT_CHECKPOINT not in mounts(pod_of(job, Role.ROLLOUT))
 
 

@@ -167,3 +167,13 @@ async def test_a_pod_without_our_identity_or_owner_is_nobodys() -> None:
     seen = Seen(ScriptedApi([[[stray, orphan]]], [[SILENT]]))
     await seen.run(1)
     assert seen.names() == []
+
+
+async def test_pods_of_an_earlier_job_of_the_name_are_known_until_they_end() -> None:
+    others = [pod("a", 1, "old", "Running"), pod("b", 2, "old", "Failed"), pod("c", 3, "new", "Running")]
+    seen = Seen(ScriptedApi([[others]], [[SILENT]]))
+    await seen.run(1)
+    assert seen.cache.of_earlier("ns", "rl", "new") == ["a"]
+    assert seen.cache.of_earlier("ns", "rl", "newest") == ["a", "c"]
+    assert seen.cache.of_earlier("ns", "another", "new") == []
+    assert seen.cache.of_earlier("elsewhere", "rl", "new") == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rljob_core.api.roles import TrainerLayout
-from rljob_core.errors import ProtocolVersionError
+from rljob_core.errors import InvalidInputError, ProtocolVersionError
 from rljob_workers import checkpoints
 
 
@@ -121,3 +121,10 @@ def test_prune_keeps_the_newest_complete_ones(tmp_path: Path) -> None:
     (tmp_path / "step-12" / checkpoints.META).unlink()
     checkpoints.prune(tmp_path, keep=2)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step-10", "step-12", "step-4"]
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "volume").write_text("")
+    with pytest.raises(InvalidInputError, match="cannot be written") as caught:
+        checkpoints.clean(tmp_path / "volume" / "ns.job")
+    assert caught.value.field == "spec.checkpoint.volume"

@@ -13,6 +13,7 @@ meta.json, or whose files do not match it, is skipped with a warning and the nex
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -20,6 +21,7 @@ import re
 import shutil
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ from pydantic import Field, ValidationError
 
 from rljob_core.api.base import Document
 from rljob_core.api.roles import TrainerLayout
-from rljob_core.errors import ProtocolVersionError
+from rljob_core.errors import InvalidInputError, ProtocolVersionError
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,8 @@ MODEL = "model"
 _STEP = re.compile(r"step-(\d+)")
 _REPLACED = ".replaced"
 _CHUNK_BYTES = 1 << 20
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
+"""No retry helps; any other error of the disk may pass."""
 
 
 class FileSum(Document):
@@ -176,9 +180,26 @@ def prune(directory: Path, keep: int) -> None:
         shutil.rmtree(leftover)
 
 
+@contextmanager
+def writing(directory: Path) -> Iterator[None]:
+    """InvalidInputError where the volume may not be written: whoever is first to write says so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _REFUSED:
+            raise
+        raise InvalidInputError(
+            "spec.checkpoint.volume",
+            str(directory),
+            f"cannot be written ({error.strerror})",
+            "give the coordinator's and trainers' user write access, or name another volume",
+        ) from error
+
+
 def clean(directory: Path) -> None:
     """Remove what an interrupted write or removal left; put back what an interrupted replacement moved away."""
-    directory.mkdir(parents=True, exist_ok=True)
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
     for replaced in directory.glob(f"step-*{_REPLACED}"):
         if replaced.with_suffix("").exists():
             shutil.rmtree(replaced)

@@ -140,8 +140,9 @@ class Checkpoint(Document):
     )
 
     volume: CheckpointVolume | None = None
-    """Shared by coordinator and trainers; several trainer pods need one. Absent: emptyDir on a cluster (resume is not
-    promised), `runs/<job>` embedded. An embedded run uses a host path of this machine, and refuses a claim."""
+    """Shared by coordinator and trainers; several trainer pods need one. Jobs may share it: each has its own directory
+    `<namespace>.<name>` there, from which a later job of the same name resumes. Absent: emptyDir on a cluster (resume
+    is not promised), `runs/<job>` embedded. An embedded run uses a host path of this machine, and refuses a claim."""
     every_steps: int = 20
     """Steps between checkpoints. Default 20; one more at the end and at a drain."""
     keep: int = 3

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from rljob_core.lifecycle.model import ObservedWorkload
-from rljob_core.names import LABEL_MANAGED_BY, MANAGED_BY
+from rljob_core.names import LABEL_JOB, LABEL_MANAGED_BY, MANAGED_BY
 from rljob_operator.cluster.api import PODS, ApiError, KubeApi, Object
 from rljob_operator.pods.objects import owner_uid
 from rljob_operator.pods.observed import observe_pod, pod_ip
@@ -34,6 +34,8 @@ class Child:
     """One pod of ours."""
 
     namespace: str
+    job: str
+    """Name of its RLJob."""
     job_uid: str
     """uid of its controller: a label could be anyone's."""
     version: int
@@ -59,6 +61,12 @@ class Children:
     def of(self, job_uid: str) -> dict[str, Child]:
         """Pods of a job by name."""
         return self._jobs.get(job_uid, {})
+
+    def of_earlier(self, namespace: str, job: str, job_uid: str) -> list[str]:
+        """Names of pods that still live and belong to another RLJob of this name."""
+        mine = (namespace, job)
+        others = (c for c in self._all() if (c.namespace, c.job) == mine and c.job_uid != job_uid)
+        return sorted(child.workload.name for child in others if child.workload.live)
 
     def put(self, pod: Object) -> None:
         """Take in the answer of our own create, unless the stream has already been past it."""
@@ -145,6 +153,7 @@ def _parse(pod: Object) -> Child | None:
         return None
     return Child(
         namespace=pod["metadata"]["namespace"],
+        job=pod["metadata"]["labels"].get(LABEL_JOB, ""),
         job_uid=job_uid,
         version=int(pod["metadata"]["resourceVersion"]),
         workload=workload,

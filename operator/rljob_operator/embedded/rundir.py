@@ -14,6 +14,7 @@ from tempfile import TemporaryFile
 from rljob_core.api import RLJob
 from rljob_core.errors import InvalidInputError
 from rljob_core.lifecycle.text import rfc3339
+from rljob_core.names import checkpoint_folder
 from rljob_operator.substrates.processes import Places
 
 
@@ -41,9 +42,10 @@ class RunDirectory:
         """Where a run keeps things. folder: of the RLJob file."""
         volume = job.spec.checkpoint.volume
         host_path = volume.host_path if volume else None
+        own = checkpoint_folder(job.metadata.namespace, job.metadata.name)
         return Places(
             run=self.path,
-            checkpoints=(folder / host_path.path).resolve() if host_path else self.path / "checkpoints",
+            checkpoints=(folder / host_path.path).resolve() / own if host_path else self.path / "checkpoints",
             logs=self.path / "logs",
             words=self.path / "words",
             job_file=self.job_file,

@@ -144,7 +144,7 @@ def _endpoints(job: RLJob, workload: Workload, started_at: float) -> Endpoints:
         job_file=f"{names.MOUNT_JOB}/{objects.JOB_FILE}",
         token_file=f"{names.MOUNT_TOKEN}/{objects.TOKEN_FILE}",
         run_dir=names.MOUNT_RUN if role is Role.COORDINATOR else None,
-        checkpoint_dir=names.MOUNT_CHECKPOINT if role in _DURABLE_ROLES else None,
+        checkpoint_dir=_checkpoint_directory(job) if role in _DURABLE_ROLES else None,
         checkpoint_durable=durable(job),
         started_at=started_at,
     )
@@ -178,6 +178,11 @@ def _checkpoint_source(job: RLJob) -> dict[str, Any]:
     if volume and volume.host_path:
         return {"hostPath": {"path": volume.host_path.path, "type": "Directory"}}
     return {"emptyDir": {}}
+
+
+def _checkpoint_directory(job: RLJob) -> str:
+    """Made by the workers: a subPath would be made by the kubelet, as root, where they cannot write."""
+    return f"{names.MOUNT_CHECKPOINT}/{names.checkpoint_folder(job.metadata.namespace, job.metadata.name)}"
 
 
 def _data(job: RLJob, role: Role) -> list[tuple[dict[str, Any], dict[str, Any]]]:

@@ -58,6 +58,8 @@ class KubernetesSubstrate:
         Raises JobGoneError when the RLJob went away while nobody looked.
         """
         await self._check_exists(job)
+        if error := self._earlier(job):
+            return (error,)
         uid, generation = job.metadata.uid, job.metadata.generation
         if self._checked.get(uid) != generation:
             if error := await self._dry_run(job):
@@ -118,6 +120,18 @@ class KubernetesSubstrate:
         there = await self._get(RLJOBS, job.metadata.namespace, job.metadata.name)
         if there is None or there["metadata"]["uid"] != job.metadata.uid or "deletionTimestamp" in there["metadata"]:
             raise JobGoneError(f"RLJob {job.metadata.namespace}/{job.metadata.name} is gone")
+
+    def _earlier(self, job: RLJob) -> ApplyError | None:
+        """Pods of a deleted RLJob of this name may still write to the checkpoint directory that is now this job's."""
+        namespace, name = job.metadata.namespace, job.metadata.name
+        still = self._cache(job).of_earlier(namespace, name, job.metadata.uid)
+        if not still:
+            return None
+        message = (
+            f"pods of an earlier RLJob {namespace}/{name} still run ({', '.join(still[:3])}): "
+            "they are waited for; delete them where nothing removes them"
+        )
+        return ApplyError(action="create", name=still[0], reason=Reason.NAME_TAKEN, message=message)
 
     async def _apply_all(self, job: RLJob) -> ApplyError | None:
         managed_store = Role.STORE_MASTER in replicas(job)

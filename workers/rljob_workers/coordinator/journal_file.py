@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rljob_core.errors import InvalidInputError
 from rljob_core.journal import FILE_NAME, Replay, encode, replay
-
-_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
-"""No retry helps; any other error of the disk may pass."""
+from rljob_workers.checkpoints import writing
 
 
 def read(directory: Path) -> Replay:
@@ -62,15 +58,6 @@ class JournalFile:
 
 
 def _open(directory: Path) -> int:
-    try:
+    with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
         return os.open(directory / FILE_NAME, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        if error.errno not in _REFUSED:
-            raise
-        raise InvalidInputError(
-            "spec.checkpoint.volume",
-            str(directory),
-            f"cannot be written ({error.strerror})",
-            "give the coordinator's and trainers' user write access, or name another volume",
-        ) from error
