@@ -103,6 +103,15 @@ def test_a_message_has_value_and_remedy_and_the_line_is_known() -> None:
     assert path.read_text().splitlines()[report.line_of(problem) - 1].strip() == "ep: 3"
 
 
+def test_a_reserved_key_of_a_pod_template_is_found_by_its_line() -> None:
+    """The operator's own check before the first pod; CEL cannot look into a template."""
+    path = ROOT / "tests/samples/unfit/template-sets-a-reserved-key.yaml"
+    (report,) = check_file(path)
+    (problem,) = report.problems
+    assert problem.message == "'trainer' is set by the operator; remove it from the template"
+    assert "rljob.dev/role" in path.read_text().splitlines()[report.line_of(problem) - 1]
+
+
 def test_a_misspelt_field_is_answered_with_the_right_one() -> None:
     (problem,) = validate(smallest(rollot={}))
     assert str(problem) == "spec.rollot: is not a field; write rollout"

@@ -12,7 +12,7 @@ from rljob_core.lifecycle.model import Workload
 from rljob_core.names import Role
 from rljob_core.worker_env import Endpoints, rendezvous_index, worker_env
 from rljob_operator.pods import objects
-from rljob_operator.pods.template import check_reserved, merge
+from rljob_operator.pods.template import check_reserved, merge, role_template
 
 USER_ID = 10001
 """Group of mounted volumes; the user of our worker image."""
@@ -87,21 +87,6 @@ def build_pod(job: RLJob, workload: Workload, *, image: str, started_at: float) 
         {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(job, workload), "spec": spec},
         template,
     )
-
-
-def role_template(job: RLJob, role: Role) -> dict[str, Any]:
-    """The user's pod template of a role; store master and segments share one."""
-    spec = job.spec
-    managed = spec.kv_store.managed
-    store = managed.template if managed else {}
-    return {
-        Role.COORDINATOR: spec.coordinator.template,
-        Role.TRAINER: spec.trainer.template,
-        Role.ROLLOUT: spec.rollout.template,
-        Role.REWARD: spec.reward.template,
-        Role.STORE_MASTER: store,
-        Role.STORE: store,
-    }[role]
 
 
 def durable(job: RLJob) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from rljob_core.api.spec import RLJob
 from rljob_core.errors import InvalidInputError
 from rljob_core.names import GROUP, LABEL_MANAGED_BY, WORKER_CONTAINER, Role
 
@@ -69,6 +70,27 @@ def _merge_list(key: str, base: list[Any], over: list[Any]) -> list[Any]:
         else:
             out[place] = merge(out[place], entry) if deep else entry
     return out
+
+
+def role_template(job: RLJob, role: Role) -> dict[str, Any]:
+    """The user's pod template of a role; store master and segments share one."""
+    spec = job.spec
+    managed = spec.kv_store.managed
+    store = managed.template if managed else {}
+    return {
+        Role.COORDINATOR: spec.coordinator.template,
+        Role.TRAINER: spec.trainer.template,
+        Role.ROLLOUT: spec.rollout.template,
+        Role.REWARD: spec.reward.template,
+        Role.STORE_MASTER: store,
+        Role.STORE: store,
+    }[role]
+
+
+def check_templates(job: RLJob) -> None:
+    """`check_reserved` for every role."""
+    for role in Role:
+        check_reserved(role, role_template(job, role))
 
 
 def check_reserved(role: Role, template: dict[str, Any]) -> None:

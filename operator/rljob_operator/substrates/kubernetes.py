@@ -19,8 +19,8 @@ from rljob_core.tokens import job_token
 from rljob_operator.cluster.api import CONFIG_MAPS, PODS, RLJOBS, SECRETS, SERVICES, ApiError, KubeApi, Object, Resource
 from rljob_operator.cluster.children import Child, Children
 from rljob_operator.pods import objects
-from rljob_operator.pods.builder import build_pod, role_template
-from rljob_operator.pods.template import TEMPLATE_PATH, rljob_path
+from rljob_operator.pods.builder import build_pod
+from rljob_operator.pods.template import TEMPLATE_PATH, rljob_path, role_template
 
 _UNKNOWN_FIELD = re.compile(r'(?:unknown|duplicate) field "([^"]+)"')
 _MALFORMED = (400, 422)

@@ -11,9 +11,10 @@ from rljob_core.api import RLJob
 from rljob_core.errors import InvalidInputError
 from rljob_core.inputs import check_all, check_weight_files
 from rljob_operator.crd import object_schema
+from rljob_operator.pods.template import check_templates
 from rljob_operator.validation.files import FileReader
 from rljob_operator.validation.functions import check_function
-from rljob_operator.validation.problem import Problem
+from rljob_operator.validation.problem import Problem, undotted
 from rljob_operator.validation.rules import broken_rules
 from rljob_operator.validation.structural import Findings, typed, unknown_fields, with_defaults
 from rljob_operator.yaml_loader import LoadedDocument, load_file
@@ -63,12 +64,15 @@ def admit(body: dict[str, Any]) -> Admission:
 
 
 def validate(body: dict[str, Any], reader: FileReader | None = None) -> list[Problem]:
-    """`admit`, then model, data and reward as far as reader sees files (default: what lies on this machine)."""
+    """`admit`, then what the operator checks before the first pod, then model, data and reward as far as reader sees
+    files (default: what lies on this machine)."""
     admission = admit(body)
     if admission.problems:
         return list(admission.problems)
-    spec, reader = admission.job().spec, reader or FileReader(None)
+    job, reader = admission.job(), reader or FileReader(None)
+    spec = job.spec
     try:
+        check_templates(job)
         check_all(spec, reader)
         if spec.model.path is not None and reader.sees(spec.model.path):
             check_weight_files(spec.model.path, reader.peek, "spec.model.path")
@@ -123,5 +127,5 @@ def _check_metadata(metadata: Any, findings: Findings) -> None:
 def _input_problem(error: InvalidInputError) -> Problem:
     """Fields of the spec keep their path; files are named as they are."""
     dotted = error.field.split(" ")[0]
-    path = tuple(dotted.split(".")) if dotted.startswith("spec.") else ()
+    path = undotted(dotted) if dotted.startswith("spec.") else ()
     return Problem(field=error.field, message=f"{error.value!r} {error.problem}; {error.remedy}", path=path)

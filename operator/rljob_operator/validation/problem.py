@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 FieldPath = tuple[str | int, ...]
@@ -28,3 +29,9 @@ def dotted(path: FieldPath) -> str:
     for part in path:
         out += f"[{part}]" if isinstance(part, int) else f".{part}" if out else part
     return out
+
+
+def undotted(field: str) -> FieldPath:
+    """The path of `spec.items[0].labels[a/b]`."""
+    parts = re.findall(r"([^.\[\]]+)|\[([^\]]*)\]", field)
+    return tuple(key or (int(index) if index.isdigit() else index) for key, index in parts)
