@@ -155,23 +155,18 @@ def test_same_arguments_same_pod() -> None:
     assert json.dumps(pods[0]) == json.dumps(pods[1])
 
 
-def test_mounted_data_is_json_lines_to_the_workers() -> None:
+def test_mounted_data_is_where_workers_look_for_it_under_the_fields_of_the_user() -> None:
     job = make_job(
         data={"persistentVolumeClaim": {"name": "c", "path": "/sets/a.jsonl", "promptField": "q"}},
         evaluation={"configMap": {"name": "m", "key": "b.jsonl"}},
     )
     document = json.loads(objects.job_config(job)["data"]["job.json"])
-    assert document["spec"]["data"]["jsonLines"] == {
-        "path": "/var/run/rljob/data/training/sets/a.jsonl",
-        "promptField": "q",
-        "answerField": "answer",
-    }
-    assert document["spec"]["evaluation"]["jsonLines"]["path"] == "/var/run/rljob/data/evaluation/b.jsonl"
-    assert "persistentVolumeClaim" not in document["spec"]["data"]
+    spec = RLJob.from_object(document).spec
+    assert (spec.data, spec.evaluation) == (job.spec.data, job.spec.evaluation)
     mounted = mounts(pod_of(job, Role.COORDINATOR))
-    assert mounted["/var/run/rljob/data/training"]["persistentVolumeClaim"] == {"claimName": "c", "readOnly": True}
-    assert mounted["/var/run/rljob/data/evaluation"]["configMap"] == {"name": "m"}
-    assert "/var/run/rljob/data/training" not in mounts(pod_of(job, Role.TRAINER))
+    assert mounted[names.MOUNT_DATA]["persistentVolumeClaim"] == {"claimName": "c", "readOnly": True}
+    assert mounted[names.MOUNT_EVALUATION]["configMap"] == {"name": "m"}
+    assert names.MOUNT_DATA not in mounts(pod_of(job, Role.TRAINER))
 
 
 def test_job_document_has_defaults_and_no_tracking_labels() -> None:

@@ -238,7 +238,9 @@ def test_command_for_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str
     first, second, third = capsys.readouterr().out.splitlines()
     assert first == f"{bad}:15: spec.algorithm.steps: steps is 0: use 1 to 10000000"
     assert "absent.yaml" in second
-    assert third.startswith(f"{unfit}: data/malformed.jsonl line 3: ")
+    where = f"{unfit}:14: spec.data.jsonLines.path: 'data/malformed.jsonl' line 3 is not JSON "
+    assert third.startswith(where)
+    assert third.endswith("; write one JSON object a line")
 
 
 @pytest.mark.parametrize(

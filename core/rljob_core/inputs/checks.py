@@ -11,6 +11,7 @@ from typing import Any
 from rljob_core.api.inputs import DataSource, LongPrompt, Model
 from rljob_core.api.spec import RLJobSpec
 from rljob_core.errors import InvalidInputError
+from rljob_core.inputs.data_file import DataFile
 from rljob_core.inputs.generators import Split, characters, generate
 from rljob_core.inputs.rows import PromptRow
 from rljob_core.inputs.tokenizer import Codec
@@ -35,7 +36,7 @@ def check_model_config(spec: RLJobSpec, config: Mapping[str, Any]) -> None:
         raise InvalidInputError(
             key_path(where, "max_position_embeddings"),
             parsed.max_position_embeddings,
-            f"is below data.maxPromptTokens + rollout.sampling.maxResponseTokens = {longest}",
+            f"is below spec.data.maxPromptTokens + spec.rollout.sampling.maxResponseTokens = {longest}",
             "lower those, or take a model with more positions",
         )
 
@@ -70,39 +71,38 @@ def check_generator(source: DataSource, split: Split, codec: Codec, limit: int, 
         raise InvalidInputError(
             f"{field}.generator.digits",
             generator.digits,
-            f"makes prompts of {tokens} tokens, above data.maxPromptTokens = {limit}",
-            "lower digits or raise data.maxPromptTokens",
+            f"makes prompts of {tokens} tokens, above spec.data.maxPromptTokens = {limit}",
+            "lower digits or raise spec.data.maxPromptTokens",
         )
 
 
 def fit_rows(
-    rows: Sequence[PromptRow], codec: Codec, limit: int, long_prompt: LongPrompt, path: str
+    rows: Sequence[PromptRow], codec: Codec, limit: int, long_prompt: LongPrompt, file: DataFile
 ) -> tuple[list[PromptRow], int]:
     """(rows within the limit, how many were dropped); over the limit under `Fail`, or nothing left, is an error."""
     kept = []
     for row in rows:
-        where = f"{path} line {row.line}"
-        tokens = _count(codec, row.prompt, where)
+        tokens = _count(codec, row, file)
         if tokens == 0:
-            raise InvalidInputError(where, row.prompt, "is an empty prompt", "remove the line")
+            raise file.invalid("holds an empty prompt", "remove the line", line=row.line)
         if tokens <= limit:
             kept.append(row)
         elif long_prompt is LongPrompt.FAIL:
-            raise InvalidInputError(
-                where,
-                f"{tokens} tokens",
-                f"is above data.maxPromptTokens = {limit}",
-                "shorten it, raise the limit, or set data.longPrompt to Drop",
+            raise file.invalid(
+                f"holds a prompt of {tokens} tokens, above spec.data.maxPromptTokens = {limit}",
+                "shorten it, raise the limit, or set spec.data.longPrompt to Drop",
+                line=row.line,
             )
     if not kept:
-        raise InvalidInputError(
-            path, f"{len(rows)} prompts", f"are all above {limit} tokens", "raise data.maxPromptTokens"
+        raise file.invalid(
+            f"holds {len(rows)} prompts, all above spec.data.maxPromptTokens = {limit}", "raise the limit"
         )
     return kept, len(rows) - len(kept)
 
 
-def _count(codec: Codec, prompt: str, where: str) -> int:
+def _count(codec: Codec, row: PromptRow, file: DataFile) -> int:
     try:
-        return len(codec.encode(prompt))
+        return len(codec.encode(row.prompt))
     except InvalidInputError as error:
-        raise InvalidInputError(where, error.value, error.problem, error.remedy) from error
+        problem = f"cannot be written in tokens: {error.field} {error.value!r} {error.problem}"
+        raise file.invalid(problem, error.remedy, line=row.line) from error

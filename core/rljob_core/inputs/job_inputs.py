@@ -14,11 +14,12 @@ from rljob_core.api.inputs import DataSource, Model
 from rljob_core.api.spec import RLJobSpec
 from rljob_core.errors import InvalidInputError
 from rljob_core.inputs import checks
+from rljob_core.inputs.data_file import DataFile, data_file
 from rljob_core.inputs.generators import Split
 from rljob_core.inputs.hugging_face import Reader, TokenizerFacts, read_json, tokenizer_facts
 from rljob_core.inputs.rewards import split_entry_point
-from rljob_core.inputs.rows import PromptRow
-from rljob_core.inputs.stream import PromptStream, source_path, source_rows
+from rljob_core.inputs.rows import PromptRow, parse_json_lines
+from rljob_core.inputs.stream import PromptStream
 from rljob_core.inputs.tokenizer import CharacterTokenizer, Codec
 
 _TOKENIZER = "spec.model.tokenizer.path"
@@ -94,11 +95,10 @@ def _check_source(
         if codec is not None:
             checks.check_generator(source, split, codec, spec.data.max_prompt_tokens, field)
         return
-    rows = _read_rows(source, split, field, read)
+    file = _file(source, split, field)
+    rows = _read_rows(file, read)
     if rows is not None and codec is not None:
-        path = source_path(source, _mount(split))
-        assert path is not None
-        checks.fit_rows(rows, codec, spec.data.max_prompt_tokens, spec.data.long_prompt, path)
+        checks.fit_rows(rows, codec, spec.data.max_prompt_tokens, spec.data.long_prompt, file)
 
 
 def open_streams(spec: RLJobSpec, read: Reader, codec: Codec) -> Streams:
@@ -117,26 +117,29 @@ def _open(
     if source.generator is not None:
         checks.check_generator(source, split, codec, limit, field)
         return PromptStream(source.generator, split=split)
-    path = source_path(source, _mount(split))
-    rows = _read_rows(source, split, field, read)
-    if path is None or rows is None:
-        raise InvalidInputError(field, path, "cannot be read here", "mount it into the coordinator pod")
-    kept, dropped = checks.fit_rows(rows, codec, limit, spec.data.long_prompt, path)
+    file = _file(source, split, field)
+    rows = _read_rows(file, read)
+    if rows is None:
+        raise file.invalid("cannot be read here", "mount it into the coordinator pod")
+    kept, dropped = checks.fit_rows(rows, codec, limit, spec.data.long_prompt, file)
     return PromptStream(kept, seed=spec.algorithm.seed, shuffle=shuffle, dropped=dropped)
 
 
-def _read_rows(source: DataSource, split: Split, field: str, read: Reader) -> list[PromptRow] | None:
-    path = source_path(source, _mount(split))
-    if path is None:
+def _file(source: DataSource, split: Split, field: str) -> DataFile:
+    file = data_file(source, names.MOUNT_DATA if split is Split.TRAIN else names.MOUNT_EVALUATION, field)
+    if file is None:
         raise InvalidInputError(field, None, "has no source", "set generator, jsonLines, configMap or a claim")
+    return file
+
+
+def _read_rows(file: DataFile, read: Reader) -> list[PromptRow] | None:
+    """Rows of a file; None where it cannot be seen from here."""
     try:
-        text = read(path)
+        text = read(file.path)
     except FileNotFoundError as error:
-        raise InvalidInputError(field, path, "does not exist", "correct the path, or mount the volume") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(field, path, f"cannot be read ({error})", "make it a readable UTF-8 file") from error
-    return None if text is None else source_rows(source, text, path)
-
-
-def _mount(split: Split) -> str:
-    return names.MOUNT_DATA if split is Split.TRAIN else names.MOUNT_EVALUATION
+        raise file.invalid("does not exist", "correct the path, or mount the volume") from error
+    except UnicodeDecodeError as error:
+        raise file.invalid(f"is not UTF-8 (byte {error.start})", "save it as UTF-8") from error
+    except OSError as error:
+        raise file.invalid(f"cannot be read ({error.strerror})", "make it a readable file") from error
+    return None if text is None else parse_json_lines(text, file)

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from rljob_core.errors import InvalidInputError
+from rljob_core.inputs.data_file import DataFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,45 +22,40 @@ class PromptRow:
     line: int = 0
 
 
-def parse_json_lines(
-    text: str, source: str, *, prompt_field: str = "prompt", answer_field: str = "answer"
-) -> list[PromptRow]:
-    """One row a line that is not blank. source: name used in errors.
+def parse_json_lines(text: str, file: DataFile) -> list[PromptRow]:
+    """One row a line that is not blank.
 
     Raises InvalidInputError naming the line: not JSON, not an object, a field missing or not text, an empty set.
     """
-    rows = [
-        _parse_line(line, f"{source} line {number}", number, prompt_field, answer_field)
-        for number, line in enumerate(text.split("\n"), start=1)
-        if line.strip()
-    ]
+    rows = [_parse_line(line, number, file) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if not rows:
-        raise InvalidInputError(source, "", "holds no prompt", "write one JSON object a line")
+        raise file.invalid("holds no prompt", "write one JSON object a line")
     return rows
 
 
-def _parse_line(line: str, where: str, number: int, prompt_field: str, answer_field: str) -> PromptRow:
+def _parse_line(line: str, number: int, file: DataFile) -> PromptRow:
     try:
         value = json.loads(line)
     except json.JSONDecodeError as error:
-        raise InvalidInputError(
-            where, _short(line), f"is not JSON ({error.msg} at column {error.colno})", "write one JSON object a line"
-        ) from error
+        problem = f"is not JSON ({error.msg} at column {error.colno}): {_short(line)}"
+        raise file.invalid(problem, "write one JSON object a line", line=number) from error
     if not isinstance(value, dict):
-        raise InvalidInputError(where, _short(line), "is not a JSON object", "write one JSON object a line")
+        raise file.invalid(f"is not a JSON object: {_short(line)}", "write one JSON object a line", line=number)
     return PromptRow(
-        prompt=_text(value, prompt_field, where, "promptField"),
-        answer=_text(value, answer_field, where, "answerField"),
-        fields={k: v for k, v in value.items() if k not in (prompt_field, answer_field)},
+        prompt=_text(value, file.prompt_key, file, number, "promptField"),
+        answer=_text(value, file.answer_key, file, number, "answerField"),
+        fields={k: v for k, v in value.items() if k not in (file.prompt_key, file.answer_key)},
         line=number,
     )
 
 
-def _text(value: dict[str, Any], key: str, where: str, setting: str) -> str:
+def _text(value: dict[str, Any], key: str, file: DataFile, number: int, setting: str) -> str:
     if key not in value:
-        raise InvalidInputError(where, sorted(value), f"has no field {key!r}", f"add it, or set {setting}")
+        remedy = f"add it, or set {file.setting(setting)}"
+        raise file.invalid(f"has no field {key!r} among {sorted(value)}", remedy, line=number)
     if not isinstance(value[key], str):
-        raise InvalidInputError(f"{where} field {key!r}", value[key], "is not text", "write it as a JSON string")
+        problem = f"has a field {key!r} that is not text: {_short(json.dumps(value[key]))}"
+        raise file.invalid(problem, "write it as a JSON string", line=number)
     text: str = value[key]
     return text
 

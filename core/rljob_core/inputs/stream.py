@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rljob_core.api.inputs import DataSource, Generator
+from rljob_core.api.inputs import Generator
 from rljob_core.inputs.counter_rng import permutation
 from rljob_core.inputs.generators import Split, generate
-from rljob_core.inputs.rows import PromptRow, parse_json_lines
+from rljob_core.inputs.rows import PromptRow
 
 
 class PromptStream:
@@ -49,21 +49,3 @@ class PromptStream:
                 del self._orders[min(self._orders)]
             self._orders[epoch] = permutation(len(self._source), self._seed, epoch)  # type: ignore[arg-type]
         return self._orders[epoch]
-
-
-def source_path(source: DataSource, mount: str) -> str | None:
-    """File a source is read from; None for a generator. mount: where a ConfigMap or claim is mounted."""
-    if source.json_lines is not None:
-        return source.json_lines.path
-    if source.config_map is not None:
-        return f"{mount}/{source.config_map.key}"
-    if source.persistent_volume_claim is not None:
-        return f"{mount}/{source.persistent_volume_claim.path.lstrip('/')}"
-    return None
-
-
-def source_rows(source: DataSource, text: str, path: str) -> list[PromptRow]:
-    """Parse the text of a file source under its own field names; raises InvalidInputError naming path and line."""
-    file = source.json_lines or source.config_map or source.persistent_volume_claim
-    assert file is not None, "a generator has no text"
-    return parse_json_lines(text, path, prompt_field=file.prompt_field, answer_field=file.answer_field)

@@ -6,13 +6,12 @@ import json
 from typing import Any
 
 from rljob_core import names
-from rljob_core.api.inputs import ConfigMapFile, Data, DataSource, Evaluation, JsonLines, VolumeFile
+from rljob_core.api.inputs import ConfigMapFile, DataSource, VolumeFile
 from rljob_core.api.spec import ObjectMeta, RLJob
 from rljob_core.names import Role
 
 JOB_FILE = "job.json"
 TOKEN_FILE = "token"
-MOUNT_DATA = "/var/run/rljob/data"
 
 
 def owner(job: RLJob) -> dict[str, Any]:
@@ -104,41 +103,25 @@ def token_secret(job: RLJob, token: str) -> dict[str, Any]:
 
 
 def worker_document(job: RLJob) -> RLJob:
-    """The RLJob with defaults applied and every file named by the path at which it is mounted."""
-    spec = job.spec.model_copy(
-        update={
-            "data": _mounted(job.spec.data, "training"),
-            "evaluation": _mounted(job.spec.evaluation, "evaluation") if job.spec.evaluation else None,
-        }
-    )
+    """The RLJob with defaults applied: the spec as the user wrote it, so that workers name the user's own fields."""
     identity = job.metadata
     kept = ObjectMeta(
         name=identity.name, namespace=identity.namespace, uid=identity.uid, generation=identity.generation
     )
-    return job.model_copy(update={"metadata": kept, "spec": spec})
-
-
-def _mounted(source: Data | Evaluation, use: str) -> Data | Evaluation:
-    """A ConfigMap or a claim becomes JSON lines at a path inside the coordinator."""
-    file = source.config_map or source.persistent_volume_claim
-    if file is None:
-        return source
-    inner = file.key if isinstance(file, ConfigMapFile) else file.path.lstrip("/")
-    lines = JsonLines(
-        path=f"{MOUNT_DATA}/{use}/{inner}", prompt_field=file.prompt_field, answer_field=file.answer_field
-    )
-    return source.model_copy(update={"config_map": None, "persistent_volume_claim": None, "json_lines": lines})
+    return job.model_copy(update={"metadata": kept})
 
 
 def data_volumes(job: RLJob) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """(volume, volumeMount) of each mounted data source, read-only."""
-    sources: list[tuple[str, DataSource | None]] = [("training", job.spec.data), ("evaluation", job.spec.evaluation)]
+    sources: list[tuple[str, str, DataSource | None]] = [
+        ("data-training", names.MOUNT_DATA, job.spec.data),
+        ("data-evaluation", names.MOUNT_EVALUATION, job.spec.evaluation),
+    ]
     out = []
-    for use, source in sources:
+    for name, path, source in sources:
         file = (source.config_map or source.persistent_volume_claim) if source else None
         if file is not None:
-            name = f"data-{use}"
-            mount = {"name": name, "mountPath": f"{MOUNT_DATA}/{use}", "readOnly": True}
+            mount = {"name": name, "mountPath": path, "readOnly": True}
             out.append(({"name": name, **_volume_source(file)}, mount))
     return out
 

@@ -94,7 +94,7 @@ def test_what_is_right_passes(good: RLJobSpec) -> None:
         ),
         pytest.param(
             spec(config={"max_position_embeddings": 95}),
-            r"max_position_embeddings: 95 is below data.maxPromptTokens \+ .* = 96",
+            r"max_position_embeddings: 95 is below spec.data.maxPromptTokens \+ .* = 96",
             id="positions",
         ),
         pytest.param(
@@ -113,25 +113,27 @@ def test_what_is_right_passes(good: RLJobSpec) -> None:
         ),
         pytest.param(
             spec(data=GENERATOR | {"maxPromptTokens": 4}),
-            r"spec.data.generator.digits: 4 makes prompts of 5 tokens, above data.maxPromptTokens = 4",
+            r"spec.data.generator.digits: 4 makes prompts of 5 tokens, above spec.data.maxPromptTokens = 4",
             id="long-generated",
         ),
         pytest.param(
             spec(data=FILE | {"maxPromptTokens": 7}),
-            r"d.jsonl line 2: '8 tokens' is above data.maxPromptTokens = 7; .*longPrompt to Drop",
+            r"spec.data.jsonLines.path: 'd.jsonl' line 2 holds a prompt of 8 tokens, above .*longPrompt to Drop",
             id="long-prompt",
         ),
         pytest.param(
             spec(data=FILE | {"maxPromptTokens": 2, "longPrompt": "Drop"}),
-            r"d.jsonl: '2 prompts' are all above 2 tokens",
+            r"spec.data.jsonLines.path: 'd.jsonl' holds 2 prompts, all above spec.data.maxPromptTokens = 2",
             id="all-dropped",
         ),
         pytest.param(
-            spec(data={"jsonLines": {"path": "none.jsonl"}}), r"spec.data: 'none.jsonl' does not exist", id="no-file"
+            spec(data={"jsonLines": {"path": "none.jsonl"}}),
+            r"spec.data.jsonLines.path: 'none.jsonl' does not exist; correct the path",
+            id="no-file",
         ),
         pytest.param(
             spec(evaluation={"configMap": {"name": "c"}}),
-            r"spec.evaluation: '/var/lib/rljob/evaluation/data.jsonl' does not exist",
+            r"spec.evaluation.configMap.key: '/var/lib/rljob/evaluation/data.jsonl' does not exist",
             id="no-evaluation-file",
         ),
         pytest.param(spec(model={"path": "x"}), r"spec.model.path: 'x/config.json' does not exist", id="no-model"),
@@ -148,8 +150,10 @@ def test_what_is_wrong_names_field_value_and_remedy(bad: RLJobSpec, message: str
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        pytest.param({"d.jsonl": '{"prompt": "x=", "answer": ""}'}, r"d.jsonl line 1: .* lacks 'x'", id="character"),
-        pytest.param({"d.jsonl": '{"prompt": "", "answer": ""}'}, r"d.jsonl line 1: '' is an empty prompt", id="empty"),
+        pytest.param({"d.jsonl": '{"prompt": "x=", "answer": ""}'}, r"'d.jsonl' line 1 .* lacks 'x'", id="character"),
+        pytest.param(
+            {"d.jsonl": '{"prompt": "", "answer": ""}'}, r"'d.jsonl' line 1 holds an empty prompt", id="empty"
+        ),
     ],
 )
 def test_bad_data(files: dict[str, str | None], message: str) -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import pytest
 
 from rljob_core.errors import InvalidInputError
-from rljob_core.inputs import PromptRow, parse_json_lines
+from rljob_core.inputs import DataFile, PromptRow, parse_json_lines
+
+FILE = DataFile(path="/d.jsonl", field="spec.evaluation.jsonLines.path")
 
 
 def test_further_keys_are_fields_and_blank_lines_are_skipped() -> None:
     text = '{"prompt": "1=", "answer": "1", "level": 3}\n\n  \n{"answer": "é", "prompt": "\\u2028="}\r\n'
-    assert parse_json_lines(text, "d.jsonl") == [
+    assert parse_json_lines(text, FILE) == [
         PromptRow(prompt="1=", answer="1", fields={"level": 3}, line=1),
         PromptRow(prompt="\u2028=", answer="é", line=4),
     ]
 
 
 def test_the_field_names_are_the_users() -> None:
-    rows = parse_json_lines('{"q": "1", "a": "2", "prompt": "x"}', "d", prompt_field="q", answer_field="a")
+    file = DataFile(path="d", field="spec.data.configMap.key", prompt_key="q", answer_key="a")
+    rows = parse_json_lines('{"q": "1", "a": "2", "prompt": "x"}', file)
     assert rows == [PromptRow(prompt="1", answer="2", fields={"prompt": "x"}, line=1)]
 
 
@@ -27,13 +30,19 @@ GOOD = '{"prompt": "1", "answer": "2"}\n'
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param(GOOD + "\n{bad", r"d\.jsonl line 3: '\{bad' is not JSON", id="not-json"),
-        pytest.param(GOOD + "[1]", r"line 2: '\[1\]' is not a JSON object", id="not-an-object"),
-        pytest.param('{"prompt": "1"}', r"line 1: \['prompt'\] has no field 'answer'; .*answerField", id="missing"),
-        pytest.param('{"prompt": 7, "answer": "2"}', r"line 1 field 'prompt': 7 is not text", id="not-text"),
-        pytest.param(" \n\n", r"d\.jsonl: '' holds no prompt", id="empty"),
+        pytest.param(GOOD + "\n{bad", r"line 3 is not JSON \(.* at column 2\): \{bad; write one", id="not-json"),
+        pytest.param(GOOD + "[1]", r"line 2 is not a JSON object: \[1\]; write one", id="not-an-object"),
+        pytest.param(
+            '{"prompt": "1"}',
+            r"line 1 has no field 'answer' among \['prompt'\]; add it, or set spec\.evaluation\.jsonLines\.answerField",
+            id="missing",
+        ),
+        pytest.param(
+            '{"prompt": 7, "answer": "2"}', r"line 1 has a field 'prompt' that is not text: 7; write it", id="not-text"
+        ),
+        pytest.param(" \n\n", r"holds no prompt; write one", id="empty"),
     ],
 )
 def test_a_malformed_line_is_named(text: str, message: str) -> None:
-    with pytest.raises(InvalidInputError, match=message):
-        parse_json_lines(text, "d.jsonl")
+    with pytest.raises(InvalidInputError, match=rf"^spec\.evaluation\.jsonLines\.path: '/d\.jsonl' {message}"):
+        parse_json_lines(text, FILE)
