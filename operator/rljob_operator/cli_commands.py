@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import textwrap
@@ -88,7 +89,7 @@ def _validate(args: argparse.Namespace) -> int:
     refused = False
     for path in args.files:
         try:
-            reports = check_file(path)
+            reports = check_file(path, python_path=os.environ.get("PYTHONPATH", ""))
         except InvalidInputError as error:
             print(error)
             refused = True

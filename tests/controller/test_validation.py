@@ -304,10 +304,51 @@ def test_an_unknown_reward_beside_the_file_is_seen_beforehand(tmp_path: Path, so
     assert all(says in problem.message for problem in problems)
 
 
-@pytest.mark.parametrize(("module", "known"), [("nowhere_at_all", False), ("json.decoder", True)])
-def test_a_reward_module_elsewhere_is_known_only_where_the_job_runs(tmp_path: Path, module: str, known: bool) -> None:
-    body = smallest(reward={"function": {"entryPoint": f"{module}:reward"}})
+def test_a_reward_module_of_the_image_alone_is_refused_only_where_the_job_runs(tmp_path: Path) -> None:
+    body = smallest(reward={"function": {"entryPoint": "nowhere.at_all:reward"}})
     elsewhere = FileReader(tmp_path)
     assert validate(body, elsewhere) == []
-    assert elsewhere.unseen == [f"module {module} of spec.reward.function.entryPoint"]
-    assert bool(validate(body, FileReader(tmp_path, here=True))) is not known
+    (unseen,) = elsewhere.unseen
+    assert unseen.startswith("module nowhere.at_all of spec.reward.function.entryPoint: on this machine neither in ")
+    (problem,) = validate(body, FileReader(tmp_path, here=True))
+    assert f"neither in {tmp_path} nor installed" in problem.message
+
+
+@pytest.mark.parametrize("here", [False, True])
+@pytest.mark.parametrize(
+    ("entry_point", "says"),
+    [
+        ("mine.rewards:score", ""),
+        ("mine.rewards:other", "/lib/mine/rewards.py does not define"),
+        ("json.decoder:JSONDecoder", ""),
+        ("json.decoder:reward", "decoder.py does not define"),
+        ("twice:on_the_path", ""),
+        ("twice:beside_the_file", "/lib/twice.py does not define"),
+    ],
+)
+def test_a_reward_module_is_found_where_the_reward_process_finds_it(
+    tmp_path: Path, here: bool, entry_point: str, says: str
+) -> None:
+    """PYTHONPATH first, then the RLJob's folder, then what is installed; no package is imported for it."""
+    package, beside = tmp_path / "lib/mine", tmp_path / "job"
+    package.mkdir(parents=True)
+    beside.mkdir()
+    (package / "__init__.py").write_text("[][0]\n")
+    (package / "rewards.py").write_text("def score(p, r, a, f):\n    return 1.0\n\n[][0]\n")
+    (tmp_path / "lib/twice.py").write_text("on_the_path = len\n")
+    (beside / "twice.py").write_text("beside_the_file = len\n")
+    reader = FileReader(beside, here=here, python_path=f"/nowhere:{tmp_path / 'lib'}")
+    problems = validate(smallest(reward={"function": {"entryPoint": entry_point}}), reader)
+    assert [problem.field for problem in problems] == ["spec.reward.function.entryPoint"] * bool(says)
+    assert all(says in problem.message for problem in problems)
+    assert reader.unseen == []
+
+
+def test_the_command_looks_on_its_pythonpath(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/mine.py").write_text("def score(p, r, a, f):\n    return 1.0\n")
+    path = tmp_path / "job.yaml"
+    path.write_text(json.dumps(smallest(reward={"function": {"entryPoint": "mine:scores"}})))
+    assert main(["validate", str(path)]) == 0
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
+    assert main(["validate", str(path)]) == 64

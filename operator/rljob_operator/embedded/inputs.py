@@ -20,12 +20,12 @@ class RefusedFileError(Exception):
         super().__init__("\n".join(lines))
 
 
-def load_job(path: Path) -> RLJob:
-    """The one RLJob of a file, relative paths resolved against the file's folder.
+def load_job(path: Path, python_path: str = "") -> RLJob:
+    """The one RLJob of a file, relative paths resolved against the file's folder. python_path: PYTHONPATH.
 
     Raises RefusedFileError with what `rljob validate` would say, and InvalidInputError for what only a cluster has.
     """
-    reports = check_file(path, here=True)
+    reports = check_file(path, here=True, python_path=python_path)
     lines = [f"{path}:{report.line_of(problem)}: {problem}" for report in reports for problem in report.problems]
     if lines:
         raise RefusedFileError(lines)

@@ -37,7 +37,7 @@ def main(args: argparse.Namespace) -> int:
     started_at = command_started_at(time.time())
     console = Console(stderr=False)
     try:
-        job = inputs.load_job(args.file)
+        job = inputs.load_job(args.file, os.environ.get("PYTHONPATH", ""))
     except inputs.RefusedFileError as refused:
         print(refused, file=sys.stderr)
         return EXIT_INVALID_INPUT

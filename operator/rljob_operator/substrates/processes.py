@@ -21,6 +21,7 @@ from rljob_core.api.status import Reason
 from rljob_core.lifecycle.model import ApplyError, ObservedWorkload, Workload
 from rljob_core.names import Role
 from rljob_core.worker_env import Endpoints, rendezvous_index, worker_env
+from rljob_operator.reward_path import reward_python_path
 from rljob_operator.substrates.child import Child
 from rljob_operator.substrates.ports import LOOPBACK, Ports
 
@@ -134,10 +135,8 @@ class ProcessSubstrate:
         threads = {name: str(THREADS) for name in THREAD_VARIABLES}
         own = {names.ENV_PARENT_PID: str(self._parent_pid), "PYTHONUNBUFFERED": "1"}
         if workload.role is Role.REWARD:
-            inherited = self._environ.get("PYTHONPATH", "").split(os.pathsep)
-            # The process starts in another folder: what is relative here must still be found there.
-            folders = [os.path.abspath(folder) for folder in inherited if folder]
-            own["PYTHONPATH"] = os.pathsep.join([*folders, str(self._places.code)])
+            inherited = self._environ.get("PYTHONPATH", "")
+            own["PYTHONPATH"] = os.pathsep.join(reward_python_path(inherited, self._places.code))
         return (
             self._environ
             | threads

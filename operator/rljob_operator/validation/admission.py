@@ -82,16 +82,16 @@ def validate(body: dict[str, Any], reader: FileReader | None = None) -> list[Pro
     return []
 
 
-def check_file(path: Path, *, here: bool = False) -> list[Report]:
-    """Verdict on every document of a file. here: the job is to run on this machine. Raises InvalidInputError when the
-    file itself cannot be read, or holds no RLJob."""
+def check_file(path: Path, *, here: bool = False, python_path: str = "") -> list[Report]:
+    """Verdict on every document of a file. here: the job is to run on this machine. python_path: PYTHONPATH of the
+    command. Raises InvalidInputError when the file itself cannot be read, or holds no RLJob."""
     reports = []
     for document in load_file(path):
         if document.body.get("kind") != names.KIND:
             kind = document.body.get("kind", "an object without kind")
             reports.append(Report(document=document, unchecked=(f"line {document.line}: {kind}",)))
             continue
-        reader = FileReader(path.parent, here=here)
+        reader = FileReader(path.parent, here=here, python_path=python_path)
         problems = tuple(validate(document.body, reader))
         job = None if problems else admit(document.body).job()
         reports.append(Report(document=document, problems=problems, unchecked=tuple(reader.unseen), job=job))

@@ -16,11 +16,11 @@ class FileReader:
     """Reads paths of a spec. A relative path is relative to the RLJob's own file; `unseen` collects what is elsewhere.
 
     folder: the folder of that file, None when there is none. here: the job runs on this machine, so that an absolute
-    path that does not exist is missing, not elsewhere.
+    path that does not exist is missing, not elsewhere. python_path: PYTHONPATH of the command.
     """
 
-    def __init__(self, folder: Path | None, *, here: bool = False) -> None:
-        self.folder, self.here = folder, here
+    def __init__(self, folder: Path | None, *, here: bool = False, python_path: str = "") -> None:
+        self.folder, self.here, self.python_path = folder, here, python_path
         self.unseen: list[str] = []
 
     def __call__(self, path: str) -> str | None:

@@ -2,43 +2,66 @@
 
 from __future__ import annotations
 
-from importlib.machinery import PathFinder
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 
 from rljob_core.api.inputs import Reward
 from rljob_core.errors import InvalidInputError
 from rljob_core.inputs import split_entry_point
 from rljob_core.inputs.function_source import FIELD, check_function_source
+from rljob_operator.reward_path import reward_python_path
 from rljob_operator.validation.files import FileReader
 
 
 def check_function(reward: Reward, reader: FileReader) -> None:
-    """A module beside the RLJob's file is read; another one can only be told from the workers' Python.
+    """The module is looked for where the reward process will: PYTHONPATH, beside the RLJob's file, among what is
+    installed. Another one can only be told from the workers' image.
 
-    InvalidInputError: no such function in the file, or (`reader.here`) no such module on this machine.
+    InvalidInputError: no such function in the module, or (`reader.here`) no such module on this machine.
     """
     if reward.function is None or reader.folder is None:
         return
     entry_point = reward.function.entry_point
     module, function = split_entry_point(entry_point)
-    base = module.replace(".", "/")
-    for path in (f"{base}.py", f"{base}/__init__.py"):
-        try:
-            source = reader(path)
-        except FileNotFoundError:
-            continue
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInputError(FIELD, entry_point, f"cannot be read ({error})", f"correct {path}") from error
-        if source is not None:
-            check_function_source(entry_point, function, source, path)
-        return
-    if not reader.here:
-        reader.unseen.append(f"module {module} of {FIELD}")
-    elif _absent(module.partition(".")[0], reader):
+    own = reward_python_path(reader.python_path, reader.folder)
+    found = _find(module, [*own, *_interpreter_path()])
+    if found is not None and found.origin is not None and found.origin.endswith(".py"):
+        check_function_source(entry_point, function, _source(found.origin, entry_point), found.origin)
+    elif found is not None or importlib.util.find_spec(module.partition(".")[0]) is not None:
+        reader.unseen.append(f"module {module} of {FIELD}: no Python source")
+    elif not reader.here:
+        reader.unseen.append(f"module {module} of {FIELD}: on this machine neither in {', '.join(own)} nor installed")
+    else:
         raise InvalidInputError(
-            FIELD, entry_point, f"names a module that is neither in {reader.folder} nor installed",
-            "put the module beside the RLJob's file, or correct its name",
-        )  # fmt: skip
+            FIELD,
+            entry_point,
+            f"names a module that is neither in {', '.join(own)} nor installed",
+            "put the module beside the RLJob's file or on PYTHONPATH, or correct its name",
+        )
 
 
-def _absent(package: str, reader: FileReader) -> bool:
-    return PathFinder.find_spec(package) is None and PathFinder.find_spec(package, [str(reader.folder)]) is None
+def _find(module: str, folders: Sequence[str]) -> ModuleSpec | None:
+    """As an import would, package by package, but nothing is run."""
+    name, where, found = "", list(folders), None
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        found = PathFinder.find_spec(name, where)
+        if found is None:
+            return None
+        where = list(found.submodule_search_locations or ())
+    return found
+
+
+def _interpreter_path() -> list[str]:
+    """Without the folder of this command's script: a reward process is started with -P."""
+    return sys.path if sys.flags.safe_path else sys.path[1:]
+
+
+def _source(path: str, entry_point: str) -> str:
+    try:
+        return importlib.util.decode_source(Path(path).read_bytes())
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        raise InvalidInputError(FIELD, entry_point, f"cannot be read ({error})", f"correct {path}") from error
