@@ -104,7 +104,7 @@ class Operator:
         key.write_text(INSTALL_KEY)
         environ = os.environ | {
             "KUBECONFIG": str(cluster.operator_config),
-            "RLJOB_WORKER_IMAGE": "rljob/worker:test",
+            "RLJOB_WORKER_IMAGE": "localhost/rljob-worker:test",
             "RLJOB_NAMESPACES": namespaces,
             "RLJOB_INSTALL_KEY_FILE": str(key),
             "RLJOB_PROBE_PORT": str(self.port),

@@ -10,7 +10,7 @@ from live import Body, Namespace, kubectl
 
 from rljob_operator.pods.builder import USER_ID
 
-IMAGE = "rljob/worker:0.1.0"
+IMAGE = "localhost/rljob-worker:0.1.0"
 CLAIM = "checkpoints"
 FOLDERS = "/var/lib/rljob-e2e/volumes"
 """On the node; below the local cluster's own folder, which `down` removes."""

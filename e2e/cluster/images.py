@@ -23,7 +23,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Image(NamedTuple):
-    """One image: its name in the cluster, its Dockerfile, and the folders its content comes from."""
+    """One image: its name in the cluster, its Dockerfile, and the folders its content comes from.
+
+    A name below `localhost/` is complete as it is: no runtime puts a registry of its own before it.
+    """
 
     name: str
     dockerfile: str
@@ -32,8 +35,8 @@ class Image(NamedTuple):
 
 
 SHARED = ("pyproject.toml", "README.md", ".dockerignore", "core")
-OPERATOR = Image("rljob/operator:0.1.0", "operator/Dockerfile", (*SHARED, "operator"))
-WORKER = Image("rljob/worker:0.1.0", "workers/Dockerfile", (*SHARED, "workers"), ("EXTRA=cpu",))
+OPERATOR = Image("localhost/rljob-operator:0.1.0", "operator/Dockerfile", (*SHARED, "operator"))
+WORKER = Image("localhost/rljob-worker:0.1.0", "workers/Dockerfile", (*SHARED, "workers"), ("EXTRA=cpu",))
 IMAGES = (OPERATOR, WORKER)
 
 BASE_SUITE = "bookworm"
@@ -49,7 +52,7 @@ def archive(image: Image) -> Path:
     """Path of the image's archive, built when the cache lacks it."""
     folder = cache_dir() / "images"
     folder.mkdir(parents=True, exist_ok=True)
-    stem = image.name.partition(":")[0].replace("/", "-")
+    stem = image.name.partition(":")[0].rpartition("/")[2]
     target = folder / f"{stem}-{content_key(image)}.tar"
     if target.exists():
         target.touch()
@@ -111,14 +114,20 @@ def _docker(image: Image, target: Path) -> None:
 
 
 def _buildah(image: Image, target: Path, scratch: Path) -> None:
-    build = ["bud", "--isolation", "chroot", "--network", "host", "--layers", "--tag", f"localhost/{image.name}"]
+    build = ["bud", "--isolation", "chroot", "--network", "host", "--layers", "--tag", image.name]
+    buildah("rm", "--all")  # what a killed build left
     base = (f"BASE={_base_image()}", *image.build_args)
     buildah(*build, *_arguments(base), *_pip_volumes(scratch), "--file", str(ROOT / image.dockerfile), str(ROOT))
-    buildah("push", "--quiet", f"localhost/{image.name}", f"oci-archive:{target}:docker.io/{image.name}")
+    buildah("push", "--quiet", image.name, f"oci-archive:{target}:{image.name}")
+    buildah("rmi", "--prune")  # earlier images that this one took the name of; layers in use stay
 
 
 def buildah(*arguments: str) -> str:
-    return run(["buildah", "--storage-driver", "overlay", *arguments])
+    """buildah on a store of its own: images of the machine's user are neither touched nor added to."""
+    store = cache_dir() / "buildah"
+    return run(
+        ["buildah", "--root", store / "root", "--runroot", store / "run", "--storage-driver", "overlay", *arguments]
+    )
 
 
 def _base_image() -> str:

@@ -15,7 +15,7 @@ POD_CIDR, POD_GATEWAY = "10.213.128.0/17", "10.213.128.1"
 SERVICE_CIDR, KUBERNETES_SERVICE_IP = "10.214.0.0/16", "10.214.0.1"
 CLUSTER_DOMAIN = "cluster.local"
 API_SERVER = f"https://{NODE_IP}:6443"
-PAUSE_IMAGE = "rljob.dev/pause:1"
+PAUSE_IMAGE = "localhost/pause:1"
 CGROUP = "rljob-e2e"
 
 
