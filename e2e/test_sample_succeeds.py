@@ -28,6 +28,7 @@ def test_the_sample_learns_and_succeeds(namespace: Namespace) -> None:
     assert int(finished["LAG"]) <= 1
     assert float(finished["REWARD"]) > 0.8
     assert float(finished["TOK/S"]) > 0
+    assert finished["READY"] == "-"
 
     namespace.wait_pods("reverse-digits", KEPT)
     for name, pod in namespace.pods("reverse-digits").items():

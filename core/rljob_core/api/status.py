@@ -163,9 +163,9 @@ class RLJobStatus(Document):
     mode: str = ""
     """Deployment mode in force."""
     pods_ready: str = ""
-    """`ready/wanted` over all roles, for the READY column."""
+    """`ready/wanted` over all roles, for the READY column; `-` once the job has ended."""
     roles: dict[str, Ready] = Field(default_factory=dict)
-    """Ready counts by role."""
+    """Ready counts by role; none once the job has ended."""
     restarts: Restarts = Restarts()
     """Restart counts."""
     attempt: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rljob_core.api.report import Report
@@ -17,6 +18,8 @@ from rljob_core.lifecycle.view import View, fit
 
 PROGRESS_EVERY_S = 10.0
 MESSAGE_LIMIT = 1024
+NOTHING_WANTED = "-"
+"""READY of a job that has ended: `0/7` would look like trouble."""
 
 PROGRESS_FIELDS = (
     "step",
@@ -62,7 +65,7 @@ def _status(job: RLJob, observed: Observed, view: View, memory: Memory, now: flo
             "conditions": conditions(found.phase, found.reason, message, generation, observed, view, memory, now),
             "total_steps": job.spec.algorithm.steps,
             "mode": str(job.spec.deployment.mode),
-            "pods_ready": f"{sum(r.ready for r in roles.values())}/{sum(r.wanted for r in roles.values())}",
+            "pods_ready": _pods_ready(roles),
             "roles": roles,
             "restarts": Restarts(counted=memory.counted_restarts, uncounted=memory.uncounted_restarts),
             "attempt": memory.attempt,
@@ -76,14 +79,19 @@ def _status(job: RLJob, observed: Observed, view: View, memory: Memory, now: flo
 
 
 def _roles(job: RLJob, view: View, phase: Phase) -> dict[str, Ready]:
-    """Ready counts; after the end nothing is ready and nothing is watched any more."""
+    """Ready counts; after the end nothing is wanted any more."""
+    if phase.terminal:
+        return {}
     return {
-        str(role): Ready(
-            ready=0 if phase.terminal else sum(fit(pod) for pod in view.of(role)),
-            wanted=wanted,
-        )
+        str(role): Ready(ready=sum(fit(pod) for pod in view.of(role)), wanted=wanted)
         for role, wanted in replicas(job).items()
     }
+
+
+def _pods_ready(roles: Mapping[str, Ready]) -> str:
+    if not roles:
+        return NOTHING_WANTED
+    return f"{sum(r.ready for r in roles.values())}/{sum(r.wanted for r in roles.values())}"
 
 
 def _progress(job: RLJob, before: RLJobStatus, report: Report | None) -> dict[str, Any]:

@@ -57,6 +57,7 @@ def test_success_keeps_coordinator_and_trainers(world, done_report):
     plan = world.step()
     assert (world.status.phase, world.status.reason) == (Phase.SUCCEEDED, "StepsDone")
     assert world.status.progress == "10/10"
+    assert (world.status.pods_ready, world.status.roles) == ("-", {}), "nothing is wanted any more"
     assert sorted(plan.delete) == [
         "demo-reward-0", "demo-rollout-0", "demo-rollout-1", "demo-store-0", "demo-store-master-0",
     ]  # fmt: skip
