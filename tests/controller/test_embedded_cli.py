@@ -1,7 +1,8 @@
-"""`rljob run` before any process is started: refusals, finished and foreign run directories; and the last lines."""
+"""`rljob run` before any process is started: refusals, finished, failed and foreign run directories."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import stat
@@ -9,23 +10,19 @@ import subprocess
 import sys
 
 import pytest
-from rich.console import Console
 
 from rljob_core.api import RLJob
 from rljob_core.api.report import Report
-from rljob_core.api.status import FirstCause, Phase, RLJobStatus
+from rljob_core.api.status import FirstCause, Phase, Restarts, RLJobStatus
 from rljob_core.errors import InvalidInputError
-from rljob_core.lifecycle.model import Event, GangMember, Memory
+from rljob_core.lifecycle.model import Ending, Event, GangMember, Memory
 from rljob_operator.cli import main
-from rljob_operator.embedded import ending
-from rljob_operator.embedded.display import LivePanel, PlainLines
-from rljob_operator.embedded.inputs import changed_fields
+from rljob_operator.embedded.earlier import go_on
+from rljob_operator.embedded.inputs import changed_fields, load_job
 from rljob_operator.embedded.memory_use import command_started_at, descendants, summed_pss
 from rljob_operator.embedded.rundir import Identity, RunDirectory
-from rljob_operator.embedded.stages import RoleStages
 from rljob_operator.embedded.stores import FileEvents, FileMemory, FileStatus
 from rljob_operator.embedded.summary import merged
-from rljob_operator.embedded.supervisor import Result
 
 SPEC = """
 apiVersion: rljob.dev/v1alpha1
@@ -44,6 +41,8 @@ spec:
   algorithm: {steps: 4}
 """
 
+JOB = RLJob.from_object({"metadata": {"name": "a"}, "spec": {"model": {}, "data": {}, "reward": {}, "algorithm": {}}})
+
 
 @pytest.fixture
 def rljob(tmp_path, monkeypatch):
@@ -59,8 +58,6 @@ def rljob(tmp_path, monkeypatch):
 
 def began(folder, status=None, **changes):
     """A run directory as an earlier command left it."""
-    from rljob_operator.embedded.inputs import load_job
-
     run = RunDirectory(folder / "runs" / "tiny")
     run.path.mkdir(parents=True)
     job = load_job(folder / "job.yaml")
@@ -92,14 +89,76 @@ def test_what_only_a_cluster_has_is_refused(rljob, capsys, change, words):
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("phase", "code"), [(Phase.SUCCEEDED, 0), (Phase.FAILED, 1)])
-def test_a_finished_run_is_not_run_again(rljob, tmp_path, capsys, phase, code):
+@pytest.mark.parametrize("summary", [None, {"steps": 4, "eval_exact_match": 0.5}])
+def test_a_run_that_succeeded_stays_as_it_is_and_shows_its_figures(rljob, tmp_path, capsys, summary):
     (tmp_path / "job.yaml").write_text(SPEC)
-    began(tmp_path, RLJobStatus(phase=phase, message="so it was"))
-    assert rljob() == code
+    run = began(tmp_path, RLJobStatus(phase=Phase.SUCCEEDED, message="so it was"))
+    if summary is not None:
+        run.summary_file.write_text(json.dumps(summary))
+    assert rljob() == 0
     out = capsys.readouterr().out
-    assert "has already ended" in out
-    assert "--fresh" in out
+    assert "has already ended: Succeeded (so it was)" in out
+    assert ("steps 4, held-out exact match 0.5" in out) is (summary is not None)
+    assert "report       runs/tiny/report.html" in out
+    assert "to train again, run with --fresh" in out
+    assert json.loads(run.status_file.read_text())["message"] == "so it was"
+
+
+def failed_run(folder, checkpoint=None):
+    """A run directory whose job ended Failed in its second attempt."""
+    (folder / "job.yaml").write_text(SPEC)
+    cause = FirstCause(pod="tiny-trainer-0", role="trainer", exit_code=1)
+    restarts = Restarts(counted=3, uncounted=1)
+    failed = {"reason": "BackoffLimitExceeded", "attempt": 1, "restarts": restarts, "first_cause": cause}
+    run = began(folder, RLJobStatus(phase=Phase.FAILED, **failed))
+    ending = Ending(phase=Phase.FAILED, reason="BackoffLimitExceeded")
+    memory = Memory(attempt=1, counted_restarts=3, uncounted_restarts=1, start_time=5.0, ending=ending)
+    run.memory_file.write_text(memory.model_dump_json(by_alias=True))
+    if checkpoint is not None:
+        (run.path / f"checkpoints/step-{checkpoint}").mkdir(parents=True)
+    return run
+
+
+def gone_on(run, spec=SPEC):
+    """What `rljob run` makes of it before any process is started: (identity, what it said)."""
+    (run.path.parents[1] / "job.yaml").write_text(spec)
+    said = []
+    job = load_job(run.path.parents[1] / "job.yaml")
+    return go_on(run, run.identity(), job, run.path.parents[1], said.append, 9.0), said
+
+
+@pytest.mark.parametrize(("step", "start"), [(None, "the beginning"), (4, "the checkpoint of step 4")])
+async def test_a_failed_run_is_tried_again_and_says_so(tmp_path, step, start):
+    run = failed_run(tmp_path, step)
+    identity, said = await asyncio.to_thread(gone_on, run)
+    assert said == [
+        f"tiny ended Failed (BackoffLimitExceeded): trying again from {start}, with 3 restarts"
+        " (spec.lifecycle.backoffLimit)"
+    ]
+    assert (identity.job.metadata.uid, identity.created_at) == ("u1", 5.0)
+    memory = await FileMemory(run).load(identity.job)
+    assert (memory.attempt, memory.counted_restarts, memory.ending) == (2, 0, None)
+    status = FileStatus(run).current
+    assert (status.phase, status.attempt, status.first_cause) == (Phase.PENDING, 2, None)
+
+
+def test_a_failed_run_takes_a_corrected_spec_while_it_has_no_checkpoint(tmp_path):
+    corrected = SPEC.replace("steps: 4", "steps: 5")
+    run = failed_run(tmp_path)
+    identity, _ = gone_on(run, corrected)
+    assert identity.job.spec.algorithm.steps == 5
+    assert run.identity() == identity
+    (run.path / "checkpoints/step-2").mkdir(parents=True)
+    run.status_file.write_text(json.dumps(RLJobStatus(phase=Phase.FAILED).to_wire()))
+    with pytest.raises(InvalidInputError, match=r"spec.algorithm.steps: 5 -> 4"):
+        gone_on(run, SPEC)
+
+
+def test_how_long_to_try_may_change_at_any_time(tmp_path):
+    run = failed_run(tmp_path, checkpoint=2)
+    identity, (said,) = gone_on(run, SPEC.replace("algorithm:", "lifecycle: {backoffLimit: 9}\n  algorithm:"))
+    assert "with 9 restarts" in said
+    assert run.identity() == identity
 
 
 def test_another_spec_does_not_resume(rljob, tmp_path, capsys):
@@ -156,14 +215,12 @@ def test_ctrl_c_before_the_run_has_begun_is_no_traceback(rljob, tmp_path, monkey
 def test_fresh_refuses_a_directory_that_would_be_resumed(rljob, tmp_path, capsys):
     volume = f"checkpoint: {{volume: {{hostPath: {{path: {tmp_path}/kept}}}}}}\n  algorithm:"
     (tmp_path / "kept" / "default.other" / "step-4").mkdir(parents=True)
-    from rljob_operator.embedded.inputs import load_job
-
     run = RunDirectory(tmp_path / "runs" / "tiny")
     (tmp_path / "job.yaml").write_text(SPEC.replace("algorithm:", volume))
     job = load_job(tmp_path / "job.yaml")
-    assert not run.has_checkpoints(job, tmp_path), "another job's, in the same volume"
+    assert run.newest_checkpoint(job, tmp_path) is None, "another job's, in the same volume"
     (tmp_path / "kept" / "default.tiny" / "step-4").mkdir(parents=True)
-    assert run.has_checkpoints(job, tmp_path)
+    assert run.newest_checkpoint(job, tmp_path) == 4
     assert rljob(SPEC.replace("algorithm:", volume), "--fresh") == 64
     assert "hostPath" in capsys.readouterr().err
 
@@ -176,8 +233,6 @@ def test_move_aside_keeps_every_earlier_run(tmp_path):
 
 
 def test_relative_paths_are_relative_to_the_file(tmp_path):
-    from rljob_operator.embedded.inputs import load_job
-
     (tmp_path / "rows.jsonl").write_text('{"prompt": "1=", "answer": "1"}\n')
     spec = SPEC.replace("generator: {task: reverse-digits}", "jsonLines: {path: rows.jsonl}", 1)
     (tmp_path / "job.yaml").write_text(spec)
@@ -195,9 +250,7 @@ def test_changed_fields_name_path_and_values():
 
 async def test_memory_and_status_survive(tmp_path):
     run = RunDirectory(tmp_path)
-    job = RLJob.from_object(
-        {"metadata": {"name": "a"}, "spec": {"model": {}, "data": {}, "reward": {}, "algorithm": {}}}
-    )
+    job = JOB
     assert await FileMemory(run).load(job) == Memory()
     memory = Memory(attempt=2, gang=[GangMember(name="a-trainer-0", uid="u")], final_report=Report(sequence=4))
     await FileMemory(run).save(job, memory)
@@ -259,68 +312,3 @@ def test_command_start_lies_in_the_past():
     import time
 
     assert 0.0 < time.time() - command_started_at(time.time()) < 24 * 3600
-
-
-def test_stage_of_a_role_is_where_its_time_went_since_the_last_report():
-    stages = RoleStages()
-
-    def report(sequence, train, publish):
-        spent = [
-            {"role": "trainer", "stage": "train", "seconds": train},
-            {"role": "trainer", "stage": "publish", "seconds": publish},
-            {"role": "trainer", "stage": "idle", "seconds": 100.0},
-        ]
-        return Report(sequence=sequence, stages=spent)
-
-    stages.see(report(1, 5.0, 1.0))
-    assert stages.now == {"trainer": "train"}
-    stages.see(report(2, 5.1, 3.0))
-    assert stages.now == {"trainer": "publish"}
-    stages.see(report(2, 9.9, 3.0))
-    assert stages.now == {"trainer": "publish"}
-
-
-def test_plain_lines_are_few():
-    now = [0.0]
-    console = Console(width=200, force_terminal=False, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    with PlainLines(console, lambda: now[0]) as lines:
-        for step in range(1, 11):
-            now[0] += 1.0
-            lines.update(RLJobStatus(), Report(sequence=step, step=step, total_steps=10, reward_mean=0.5))
-    console.file.close()
-    text = console.export_text()
-    assert text.count("reward 0.5") == 3
-    assert "step 10/10" in text
-
-
-def test_panel_shows_figures_and_roles():
-    console = Console(width=100, force_terminal=True, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    panel = LivePanel(console, lambda: 0.0)
-    status = RLJobStatus(phase=Phase.RUNNING, roles={"trainer": {"ready": 1, "wanted": 2}})
-    panel.update(status, Report(sequence=1, step=3, total_steps=9, reward_mean=0.25, eval_exact_match=0.5))
-    console.print(panel._panel())
-    console.file.close()
-    text = console.export_text()
-    for words in ("Running", "3/9", "0.25", "trainer", "1/2", "exact match"):
-        assert words in text
-
-
-def test_last_lines_of_a_failure_show_the_log(tmp_path):
-    run = RunDirectory(tmp_path)
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "a-trainer-0.log").write_text("boom\n")
-    cause = FirstCause(pod="a-trainer-0", role="trainer", exit_code=1, reason="Error", message="boom")
-    status = RLJobStatus(phase=Phase.FAILED, reason="InvalidInput", message="bad", first_cause=cause)
-    result = Result(status=status, report=None, peak_pss_bytes=0, killed=False)
-    text = "\n".join(ending.lines(run, result, {"seconds": 3.0}))
-    assert "Failed after 3 s: bad" in text
-    assert "first cause: trainer a-trainer-0 failed with exit code 1 (Error): boom" in text
-    assert text.count("boom") == 2
-
-
-def test_last_lines_of_a_drain_say_how_to_go_on(tmp_path):
-    status = RLJobStatus(phase=Phase.PENDING, reason="Drained")
-    result = Result(status=status, report=None, peak_pss_bytes=0, killed=False)
-    text = "\n".join(ending.lines(RunDirectory(tmp_path), result, {"seconds": 3.0, "steps": 2}))
-    assert "Drained after 3 s" in text
-    assert "run the same command again" in text

@@ -48,7 +48,7 @@ def _live(job: RLJob, observed: Observed, view: View, memory: Memory, now: float
     ending = (
         completed(job, view, memory, now)
         or invalid.invalid(observed, view, memory)
-        or deadline.overdue(job, observed, now)
+        or deadline.overdue(job, observed, memory, now)
     )
     if ending is not None:
         return _end(_blame(view, memory, ending, now), ending, now)
@@ -85,7 +85,7 @@ def _requeue(job: RLJob, observed: Observed, memory: Memory, now: float) -> floa
         waits.append(memory.done_since + FINISH_GRACE_S - now)
     if memory.drain_since is not None:
         waits.append(memory.drain_since + DRAIN_DEADLINE_S + MARGIN_S - now)
-    left = deadline.seconds_left(job, observed, now)
+    left = deadline.seconds_left(job, observed, memory, now)
     if left is not None:
         waits.append(left)
     waits.append(memory.progress_at + PROGRESS_EVERY_S - now)

@@ -53,24 +53,6 @@ def restart(memory: Memory, not_before: float) -> Memory:
     )
 
 
-def begin_again(memory: Memory) -> Memory:
-    """A new command takes over an unfinished run whose processes are all gone: a new attempt at once, uncounted.
-
-    A drain that was asked for is over, and so are delays that were meant for the old processes.
-    """
-    if not memory.gang and memory.start_time is None:
-        return memory
-    again = restart(memory, 0.0)
-    return again.model_copy(
-        update={
-            "uncounted_restarts": memory.uncounted_restarts + 1,
-            "replace_not_before": 0.0,
-            "create_trouble": None,
-            "drain_since": None,
-        }
-    )
-
-
 def _unit(job: RLJob, workload: Workload) -> tuple[Role, int]:
     """What is replaced together: the ranks of a rollout group share collectives."""
     in_group = workload.role is Role.ROLLOUT

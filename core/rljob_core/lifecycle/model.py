@@ -132,6 +132,8 @@ class Memory(Document):
     first_cause: FirstCause | None = None
     start_time: float | None = None
     completion_time: float | None = None
+    deadline_from: float | None = None
+    """When a Failed job was tried again: its deadline counts from here, not from its creation."""
     resumed_step: int | None = None
     """Step of the checkpoint this attempt went on from, once its coordinator said so."""
     final_report: Report | None = None

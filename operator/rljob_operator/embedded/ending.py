@@ -2,39 +2,56 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
-from rljob_core.api.status import Phase
+from rljob_core.api import RLJob
+from rljob_core.api.status import Phase, RLJobStatus
 from rljob_core.lifecycle import causes
 from rljob_core.lifecycle.text import three_digits
+from rljob_operator.embedded.earlier import BEGIN_ANEW
 from rljob_operator.embedded.rundir import RunDirectory
 from rljob_operator.embedded.supervisor import Result
 
 LOG_LINES = 20
 
 
-def lines(run: RunDirectory, result: Result, figures: dict[str, Any]) -> list[str]:
-    """A short account for the console."""
+def lines(run: RunDirectory, job: RLJob, folder: Path, result: Result, figures: dict[str, Any]) -> list[str]:
+    """A short account for the console. folder: of the RLJob file."""
     status = result.status
     head = "Killed" if result.killed and not status.phase.terminal else status.reason
     name = str(status.phase) if status.phase.terminal else head
-    out = [
-        f"{run.path.name}: {name} after {figures['seconds']:.0f} s" + (f": {status.message}" if status.message else "")
-    ]
-    shown = _figures(figures)
-    if shown:
-        out.append("  " + ", ".join(shown))
+    said = f": {status.message}" if status.message else ""
+    out = [f"{run.path.name}: {name} after {figures['seconds']:.0f} s{said}", *_figures(figures)]
     if status.phase is Phase.FAILED:
         out += _first_cause(run, result)
-    out += [f"  {what:<12} {_short(path)}" for what, path in _files(run) if path.exists()]
-    if not status.phase.terminal:
-        out.append("  run the same command again to resume")
+    out += _files(run, job, folder)
+    if status.phase is Phase.FAILED:
+        out.append(f"  run the same command again to try once more {_from(run, job, folder)}, or with --fresh anew")
+    elif not status.phase.terminal:
+        out.append(f"  run the same command again to resume {_from(run, job, folder)}")
     return out
 
 
+def already_succeeded(run: RunDirectory, job: RLJob, folder: Path, status: RLJobStatus) -> list[str]:
+    """What an earlier command reached, and how to begin anew. folder: of the RLJob file."""
+    figures: dict[str, Any] = {}
+    if run.summary_file.exists():
+        with run.reading(run.summary_file) as text:
+            figures = json.loads(text)
+    head = f"{run.path.name} has already ended: {status.phase} ({status.message})"
+    return [head, *_figures(figures), *_files(run, job, folder), f"  to train again, {BEGIN_ANEW}"]
+
+
+def _from(run: RunDirectory, job: RLJob, folder: Path) -> str:
+    step = run.newest_checkpoint(job, folder)
+    return "from the beginning" if step is None else f"from the checkpoint of step {step}"
+
+
 def _figures(figures: dict[str, Any]) -> list[str]:
+    """One line; none when there is no figure yet."""
     wanted = [
         ("steps", "steps", "{:.0f}"),
         ("eval_exact_match", "held-out exact match", None),
@@ -48,7 +65,7 @@ def _figures(figures: dict[str, Any]) -> list[str]:
         value = figures.get(key)
         if isinstance(value, int | float):
             out.append(f"{label} {form.format(value) if form else three_digits(float(value))}")
-    return out
+    return [f"  {', '.join(out)}"] if out else []
 
 
 def _first_cause(run: RunDirectory, result: Result) -> list[str]:
@@ -64,17 +81,16 @@ def _first_cause(run: RunDirectory, result: Result) -> list[str]:
     return out
 
 
-def _files(run: RunDirectory) -> list[tuple[str, Path]]:
-    identity = run.identity()
-    checkpoints = run.places(identity.job, run.path).checkpoints if identity else run.path / "checkpoints"
-    return [
+def _files(run: RunDirectory, job: RLJob, folder: Path) -> list[str]:
+    files = [
         ("report", run.report_file),
         ("summary", run.summary_file),
         ("metrics", run.path / "metrics.jsonl"),
         ("samples", run.path / "samples.jsonl"),
-        ("checkpoints", checkpoints),
+        ("checkpoints", run.places(job, folder).checkpoints),
         ("logs", run.path / "logs"),
     ]
+    return [f"  {what:<12} {_short(path)}" for what, path in files if path.exists()]
 
 
 def _short(path: Path) -> str:

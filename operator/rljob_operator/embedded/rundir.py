@@ -53,9 +53,10 @@ class RunDirectory:
             code=folder.resolve(),
         )
 
-    def has_checkpoints(self, job: RLJob, folder: Path) -> bool:
-        """Whether a run of this job would go on from what lies there. folder: of the RLJob file."""
-        return any(self.places(job, folder).checkpoints.glob("step-*"))
+    def newest_checkpoint(self, job: RLJob, folder: Path) -> int | None:
+        """Step from which a run of this job would go on; None without any. folder: of the RLJob file."""
+        names = (path.name for path in self.places(job, folder).checkpoints.glob("step-*"))
+        return max((int(name[5:]) for name in names if name[5:].isdecimal()), default=None)
 
     def make_checkpoint_directory(self, job: RLJob, folder: Path) -> None:
         """InvalidInputError where nothing can be written. folder: of the RLJob file."""

@@ -22,7 +22,10 @@ MIB = 1 << 20
 
 def write_report(folder: Path, target: Path) -> None:
     """Read a run directory, write its report."""
-    target.write_text(render(read_run(folder)), encoding="utf-8")
+    page = render(read_run(folder))
+    partial = target.with_suffix(".tmp")
+    partial.write_text(page, encoding="utf-8")
+    partial.replace(target)  # a report that is there is whole
 
 
 def render(run: Run) -> str:
