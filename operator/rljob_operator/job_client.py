@@ -7,6 +7,7 @@ pass (kubernetes.md B50): connect 2 s, PUT 2 s.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from collections.abc import Callable
 
@@ -127,7 +128,8 @@ class JobClient:
         self.error = ""
 
     def _failed(self, error: Exception) -> None:
-        text = str(error) or type(error).__name__
+        refused = isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno == errno.ECONNREFUSED
+        text = "it is still starting, nothing listens yet" if refused else str(error) or type(error).__name__
         if text != self.error:
             self.error = text
             self._wake()

@@ -73,6 +73,7 @@ class Circumstances:
     durable_checkpoints: bool = False
     invalid_input: str = ""
     drain_requested: bool = False
+    units: str = "pods"
 
 
 class Reconciler:
@@ -119,6 +120,7 @@ class Reconciler:
             durable_checkpoints=circumstances.durable_checkpoints,
             invalid_input=circumstances.invalid_input,
             created_at=circumstances.created_at,
+            units=circumstances.units,
         )
         plan = decide(job, observed, before, self._clock())
         if plan.memory.durable() != before.durable():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from rich.console import Console
 
 from rljob_core.api import RLJob
-from rljob_core.api.report import Report
+from rljob_core.api.report import Outcome, Report
 from rljob_core.api.status import FirstCause, Phase, RLJobStatus
 from rljob_operator.embedded import ending
 from rljob_operator.embedded.display import LivePanel, PlainLines
@@ -60,6 +61,57 @@ def test_panel_shows_figures_and_roles():
     text = console.export_text()
     for words in ("Running", "3/9", "0.25", "trainer", "1/2", "exact match"):
         assert words in text
+
+
+def shown(status, report=None):
+    """Text of the panel."""
+    console = Console(width=100, force_terminal=True, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    panel = LivePanel(console, lambda: 0.0)
+    panel.update(status, report)
+    console.print(panel._panel())
+    console.file.close()
+    return console.export_text()
+
+
+ROLES = {"trainer": {"ready": 1, "wanted": 1}, "rollout": {"ready": 1, "wanted": 1}}
+WORKERS = [{"role": "trainer", "registered": 1, "wanted": 1}, {"role": "rollout", "registered": 0, "wanted": 1}]
+
+
+def test_a_role_that_has_not_registered_is_loading():
+    report = Report(sequence=1, workers=WORKERS)
+    lines = shown(RLJobStatus(phase=Phase.RUNNING, roles=ROLES), report).splitlines()
+    assert [("loading" in line) for line in lines if "1/1" in line] == [False, True]
+    over = report.model_copy(update={"outcome": Outcome.STEPS_DONE})
+    assert "loading" not in shown(RLJobStatus(phase=Phase.RUNNING, roles=ROLES), over), "it has left"
+    console = Console(width=200, force_terminal=False, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    plain = PlainLines(console, lambda: 0.0)
+    for _ in range(2):
+        plain.update(RLJobStatus(phase=Phase.RUNNING), report)
+    console.file.close()
+    assert console.export_text() == "loading: rollout\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "hint"),
+    [
+        ({"phase": "Running"}, "Running", "Ctrl-C: checkpoint and stop"),
+        ({"phase": "Pending", "reason": "Draining"}, "Draining", "Ctrl-C again: kill at once"),
+        ({"phase": "Succeeded"}, "Succeeded", None),
+    ],
+)
+def test_the_panel_says_what_ctrl_c_does_now(status, words, hint):
+    text = shown(RLJobStatus(**status, message="m"))
+    assert words in text
+    assert "Pending" not in text
+    assert ("Ctrl-C" in text) is (hint is not None)
+    assert (hint or "") in text
+
+
+def test_a_role_is_not_busy_once_the_job_has_ended():
+    spent = [{"role": "trainer", "stage": "train", "seconds": 5.0}]
+    report = Report(sequence=1, stages=spent)
+    assert "train " in shown(RLJobStatus(phase=Phase.RUNNING, roles=ROLES), report).replace("trainer", "")
+    assert "train " not in shown(RLJobStatus(phase=Phase.SUCCEEDED, roles=ROLES), report).replace("trainer", "")
 
 
 def test_last_lines_of_a_failure_show_the_log(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 
 import aiohttp
 import pytest
@@ -62,6 +63,14 @@ async def coordinator():
 
 
 @pytest.fixture
+def unused_port():
+    """Nothing listens there while the test runs: the socket is bound, and never listens."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+@pytest.fixture
 async def session():
     async with aiohttp.ClientSession() as session:
         yield session
@@ -89,6 +98,15 @@ async def test_latest_report_is_kept_and_wakes(client, coordinator):
     assert client.woken
     coordinator.report = Report(sequence=2, step=5).to_wire()
     await until(lambda: client.report.step == 5)
+
+
+async def test_a_coordinator_that_does_not_listen_yet_is_said_in_words(session, unused_port):
+    woken = []
+    client = JobClient(session, f"http://127.0.0.1:{unused_port}", "secret", lambda: woken.append(1), lambda: 100.0)
+    client.start()
+    await until(lambda: woken)
+    assert (client.error, client.report) == ("it is still starting, nothing listens yet", None)
+    await client.close()
 
 
 async def test_directive_is_put_until_it_is_taken(client, coordinator):

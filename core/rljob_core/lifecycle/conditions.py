@@ -29,30 +29,35 @@ def conditions(
         (ConditionType.STALLED, phase is Phase.FAILED, reason, message),
         (ConditionType.COMPLETE, phase is Phase.SUCCEEDED, reason, message),
         (ConditionType.FAILED, phase is Phase.FAILED, reason, message),
-        _pods_created(phase, view, memory),
+        _pods_created(phase, observed, view, memory),
         _resumable(observed, memory),
     ]
     return [_condition(claim, generation, before, now) for claim in claims]
 
 
-def _pods_created(phase: Phase, view: View, memory: Memory) -> Claim:
-    kind = ConditionType.PODS_CREATED
+def _pods_created(phase: Phase, observed: Observed, view: View, memory: Memory) -> Claim:
+    kind, units = ConditionType.PODS_CREATED, observed.units
     wanted = len(view.wanted)
     created = sum(w.name in view.current for w in view.wanted)
     trouble = memory.create_trouble
     if trouble is not None:
-        return (kind, False, trouble.reason, f"{trouble.name}: {trouble.message} ({created} of {wanted} pods exist)")
+        return (kind, False, trouble.reason, f"{trouble.name}: {trouble.message} ({created} of {wanted} {units} exist)")
     if memory.ending is not None and memory.ending.reason is Reason.INVALID_TEMPLATE:
         return (kind, False, Reason.INVALID_TEMPLATE, memory.ending.message)
     if phase.terminal or created == wanted:
-        return (kind, True, Reason.PODS_CREATED, f"{wanted} pods")
-    return (kind, False, Reason.CREATING_PODS, f"{created} of {wanted} pods exist")
+        return (kind, True, Reason.PODS_CREATED, f"{wanted} {units}")
+    return (kind, False, Reason.CREATING_PODS, f"{created} of {wanted} {units} exist")
 
 
 def _resumable(observed: Observed, memory: Memory) -> Claim:
     if observed.durable_checkpoints:
         resumed = "" if memory.resumed_step is None else f"; resumed from step {memory.resumed_step}"
-        return (ConditionType.RESUMABLE, True, Reason.DURABLE_VOLUME, f"checkpoints outlive the pods{resumed}")
+        return (
+            ConditionType.RESUMABLE,
+            True,
+            Reason.DURABLE_VOLUME,
+            f"checkpoints outlive the {observed.units}{resumed}",
+        )
     message = (
         "checkpoints are in an emptyDir and go with the pods; set spec.checkpoint.volume to make the job resumable"
     )

@@ -24,7 +24,9 @@ def events(before: RLJobStatus, after: RLJobStatus) -> tuple[Event, ...]:
     if after.phase is not before.phase or not before.conditions or _drain_changed(before, after):
         kind = WARNING if after.phase is Phase.FAILED else NORMAL
         reason = str(after.phase) if after.phase is Phase.RUNNING else after.reason
-        out.append(Event(type=kind, reason=reason, message=f"{after.phase}: {after.message}"))
+        draining = after.reason in (Reason.DRAINING, Reason.DRAINED)
+        state = after.reason if draining else after.phase
+        out.append(Event(type=kind, reason=reason, message=f"{state}: {after.message}"))
     return tuple(out)
 
 

@@ -80,6 +80,8 @@ class Observed:
     """What reading model or data beforehand showed; empty when fine or unread."""
     created_at: float = 0.0
     """Unix seconds of the RLJob's creation."""
+    units: str = "pods"
+    """What workloads are called in messages."""
 
 
 class GangMember(Document):

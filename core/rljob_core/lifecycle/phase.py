@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rljob_core.api.report import Outcome
 from rljob_core.api.status import Phase, Reason
 from rljob_core.lifecycle import causes, drain
 from rljob_core.lifecycle.model import Memory, Observed
 from rljob_core.lifecycle.remember import trusted_report
 from rljob_core.lifecycle.view import View, fit
+from rljob_core.names import Role
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +28,12 @@ def verdict(observed: Observed, view: View, memory: Memory) -> Verdict:
         return _draining(observed, view, memory)
     if view.whole:
         if memory.final_report is not None or trusted_report(observed, view) is not None:
-            return Verdict(phase=Phase.RUNNING, reason=Reason.TRAINING, message=f"{len(view.wanted)} pods ready")
+            return Verdict(
+                phase=Phase.RUNNING, reason=Reason.TRAINING, message=f"{len(view.wanted)} {observed.units} ready"
+            )
         why = f": {observed.report_error}" if observed.report_error else ""
-        return _starting(memory, Reason.WAITING_FOR_REPORT, f"all pods ready, no report of the coordinator yet{why}")
+        message = f"{len(view.wanted)} {observed.units} ready, waiting for the coordinator's first report{why}"
+        return _starting(memory, Reason.WAITING_FOR_REPORT, message)
     trouble = memory.create_trouble
     if trouble is not None:
         message = f"{trouble.name}: {trouble.message} (try {trouble.tries})"
@@ -36,18 +41,24 @@ def verdict(observed: Observed, view: View, memory: Memory) -> Verdict:
             return _starting(memory, trouble.reason, message)
         return Verdict(phase=Phase.PENDING, reason=trouble.reason, message=message)
     ready = sum(w.name in view.current and fit(view.current[w.name]) for w in view.wanted)
-    return _starting(memory, Reason.WAITING_FOR_PODS, f"{ready} of {len(view.wanted)} pods ready{_obstacle(view)}")
+    message = f"{ready} of {len(view.wanted)} {observed.units} ready{_obstacle(view)}"
+    return _starting(memory, Reason.WAITING_FOR_PODS, message)
 
 
 def _draining(observed: Observed, view: View, memory: Memory) -> Verdict:
     """Pending from the moment draining begins: it shall not run."""
     report = memory.final_report or trusted_report(observed, view)
-    step = report.last_checkpoint_step if report else None
+    step = report.last_checkpoint_step if report else observed.status.last_checkpoint_step
     saved = "no checkpoint yet" if step is None else f"checkpoint of step {step}"
     if drain.drained(observed, view):
         return Verdict(phase=Phase.PENDING, reason=Reason.DRAINED, message=saved)
-    live = sum(pod.live for pod in observed.workloads)
-    return Verdict(phase=Phase.PENDING, reason=Reason.DRAINING, message=f"{live} pods still live; {saved}")
+    if report is not None and report.outcome is Outcome.NONE and view.live(Role.COORDINATOR):
+        last = "none" if step is None else f"step {step}"
+        message = f"finishing the step under way, then a checkpoint (last: {last})"
+    else:
+        live = sum(pod.live for pod in observed.workloads)
+        message = f"{observed.units} still stopping: {live}; {saved}"
+    return Verdict(phase=Phase.PENDING, reason=Reason.DRAINING, message=message)
 
 
 def _starting(memory: Memory, reason: Reason, message: str) -> Verdict:

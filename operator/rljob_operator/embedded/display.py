@@ -12,13 +12,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rljob_core.api.report import Report
-from rljob_core.api.status import Phase, RLJobStatus
+from rljob_core.api.report import Outcome, Report
+from rljob_core.api.status import Phase, Reason, RLJobStatus
 from rljob_core.lifecycle.model import Event
 from rljob_core.lifecycle.text import three_digits
 from rljob_operator.embedded.stages import RoleStages
 
 PLAIN_EVERY_S = 5.0
+DRAINS = (Reason.DRAINING, Reason.DRAINED)
 COLOURS = {Phase.RUNNING: "green", Phase.SUCCEEDED: "green", Phase.FAILED: "red", Phase.RESTARTING: "yellow"}
 
 
@@ -55,6 +56,7 @@ class PlainLines:
     def __init__(self, console: Console, clock: Callable[[], float], *, quiet: bool = False) -> None:
         self._console, self._clock, self._quiet = console, clock, quiet
         self._said_at, self._step = clock() - PLAIN_EVERY_S, 0
+        self._loading = ""
 
     def __enter__(self) -> PlainLines:
         return self
@@ -64,12 +66,21 @@ class PlainLines:
 
     def update(self, status: RLJobStatus, report: Report | None) -> None:
         """See Display."""
-        if report is None or self._quiet or report.step == self._step:
+        if report is None or self._quiet:
+            return
+        self._say_loading(", ".join(loading(status, report)))
+        if report.step == self._step:
             return
         if self._clock() - self._said_at < PLAIN_EVERY_S and report.step < report.total_steps:
             return
         self._said_at, self._step = self._clock(), report.step
         self.say("  ".join(f"{name} {value}" for name, value in figures(status, report)))
+
+    def _say_loading(self, roles: str) -> None:
+        """Once, not again as one role after the other is done."""
+        if roles and not self._loading:
+            self.say(f"loading: {roles}")
+            self._loading = roles
 
     def say(self, line: str) -> None:
         """See Display."""
@@ -117,22 +128,37 @@ class LivePanel:
     def _panel(self) -> Panel:
         status, report = self._status, self._report
         colour = COLOURS.get(status.phase, "cyan")
-        title = Text.assemble((str(status.phase), f"bold {colour}"), f"  {self._clock() - self._started:.0f} s")
+        draining = status.reason in DRAINS
+        state = status.reason if draining else str(status.phase)
+        title = Text.assemble((state, f"bold {colour}"), f"  {self._clock() - self._started:.0f} s")
         if status.phase is not Phase.RUNNING:
             title.append(f"  {status.message}", style="dim")
         parts: list[Text | Table] = [title]
         if report is not None:
             parts += [_bar(report), _row(figures(status, report))]
-        parts.append(self._roles())
-        return Panel(Group(*parts), title="rljob", subtitle="Ctrl-C: checkpoint and stop", border_style=colour)
+        if status.roles:
+            parts.append(self._roles())
+        hint = "Ctrl-C again: kill at once" if draining else "Ctrl-C: checkpoint and stop"
+        subtitle = None if status.phase.terminal else hint
+        return Panel(Group(*parts), title="rljob", subtitle=subtitle, border_style=colour)
 
     def _roles(self) -> Table:
         table = Table(box=None, pad_edge=False, header_style="dim")
         for column in ("role", "processes", "doing"):
             table.add_column(column)
-        for role, ready in self._status.roles.items():
-            table.add_row(role, f"{ready.ready}/{ready.wanted}", self._stages.now.get(role, ""))
+        status, slow = self._status, loading(self._status, self._report)
+        busy = status.phase is Phase.RUNNING or status.reason in DRAINS
+        for role, ready in status.roles.items():
+            stage = self._stages.now.get(role, "") if busy and ready.ready else ""
+            table.add_row(role, f"{ready.ready}/{ready.wanted}", "loading" if role in slow else stage)
         return table
+
+
+def loading(status: RLJobStatus, report: Report | None) -> list[str]:
+    """Roles whose processes run, but have not registered with the coordinator: they read model and data."""
+    if status.phase is not Phase.RUNNING or report is None or report.outcome is not Outcome.NONE:
+        return []
+    return [health.role for health in report.workers if health.registered < health.wanted]
 
 
 def figures(status: RLJobStatus, report: Report) -> list[tuple[str, str]]:

@@ -109,7 +109,10 @@ class Supervisor:
         while not self._killed:
             self._wake.clear()
             circumstances = Circumstances(
-                created_at=self._created_at, durable_checkpoints=True, drain_requested=self._drain
+                created_at=self._created_at,
+                durable_checkpoints=True,
+                drain_requested=self._drain,
+                units="processes",
             )
             plan = await reconciler.reconcile(self._job, self._status.current, circumstances)
             self._report = plan.memory.final_report or links.latest(self._job)[0] or self._report
@@ -130,9 +133,11 @@ class Supervisor:
         if self._drain:
             self._killed = True
             self._display.say("killing all processes; the last checkpoint stays")
+        elif self._status.current.phase.terminal:
+            self._display.say("the job has ended, its processes are stopping (Ctrl-C again kills them)")
         else:
-            self._drain = True
             self._display.say("draining: checkpoint, then stop (Ctrl-C again kills at once)")
+        self._drain = True
         self._wake.set()
 
 

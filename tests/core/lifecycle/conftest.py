@@ -45,6 +45,7 @@ class World:
     errors: tuple[ApplyError, ...] = ()
     drain: bool = False
     durable: bool = True
+    units: str = "pods"
     seen: set[str] = field(default_factory=set)
     events: list[str] = field(default_factory=list)
     obeys_deletes: bool = True
@@ -58,6 +59,7 @@ class World:
             drain_requested=self.drain,
             durable_checkpoints=self.durable,
             created_at=START,
+            units=self.units,
         )
 
     def step(self, seconds: float = 0.0) -> Plan:

@@ -429,7 +429,10 @@ def test_drain_lets_the_coordinator_checkpoint_then_removes_the_rest(world):
     assert plan.directive.action is Action.DRAIN
     assert plan.delete == ()
     assert (world.status.phase, world.status.reason) == (Phase.PENDING, "Draining")
+    assert world.status.message == "finishing the step under way, then a checkpoint (last: none)"
     world.report = Report(sequence=2, outcome=Outcome.DRAINED, step=4, last_checkpoint_step=4)
+    world.step()
+    assert world.status.message == "pods still stopping: 8; checkpoint of step 4"
     for name in ["demo-coordinator-0", *TRAINERS]:
         world.fail(name, 75)
     world.step()
@@ -459,6 +462,29 @@ def test_drain_before_anyone_can_be_asked_removes_all(world):
     world.step()
     assert world.status.reason == "Drained"
     assert world.pods == {}
+
+
+def test_a_drain_before_the_first_report_still_knows_the_checkpoint_of_an_earlier_attempt(world):
+    world.status = world.status.model_copy(update={"last_checkpoint_step": 6})
+    world.step()
+    world.drain = True
+    world.step()
+    world.step()
+    assert (world.status.reason, world.status.message) == ("Drained", "checkpoint of step 6")
+
+
+def test_messages_call_workloads_what_the_substrate_calls_them(world):
+    world.units = "processes"
+    world.step()
+    assert world.status.message == "0 of 8 processes ready"
+    assert world.condition("PodsCreated").message == "0 of 8 processes exist"
+    world.ready()
+    world.step()
+    assert world.status.message == "8 processes ready, waiting for the coordinator's first report"
+    assert world.condition("Resumable").message == "checkpoints outlive the processes"
+    world.report = Report(sequence=1)
+    world.step()
+    assert world.status.message == "8 processes ready"
 
 
 def test_drain_that_hangs_is_cut_off(world):
