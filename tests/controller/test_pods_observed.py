@@ -132,5 +132,11 @@ def test_why_a_pod_is_pending_a1(status: dict[str, Any], reason: str, message: s
     assert (found.phase, found.reason, found.message) == (WorkloadPhase.PENDING, reason, message)
 
 
+def test_when_the_worker_began_to_run() -> None:
+    running = {"name": "worker", "state": {"running": {"startedAt": "2026-01-02T03:04:05Z"}}}
+    assert observe({"phase": "Running", "containerStatuses": [running]}).started_at == 1767323045.0
+    assert observe({"phase": "Pending"}).started_at is None
+
+
 def test_deleting() -> None:
     assert observe({"phase": "Running"}, deletionTimestamp="2026-01-02T03:04:05Z").deleting

@@ -19,7 +19,8 @@ def encode(words: TerminationMessage) -> bytes:
         report = words.report.model_copy(update={"outcome_message": _cut(words.report.outcome_message)})
         if report.cause is not None:
             report = report.model_copy(update={"cause": report.cause.model_copy(update={"message": ""})})
-        cuts: tuple[dict[str, list[object]], ...] = ({}, {"stages": []}, {"queues": [], "workers": [], "silent": []})
+        lists = ("queues", "workers", "silent", "absent")
+        cuts: tuple[dict[str, list[object]], ...] = ({}, {"stages": []}, {name: [] for name in lists})
         for smaller in cuts:
             report = report.model_copy(update=smaller)
             words = words.model_copy(update={"report": report})

@@ -191,9 +191,14 @@ class Lifecycle(Document):
     rules: ClassVar[tuple[Rule, ...]] = (
         between("backoffLimit", 0, 1000),
         between("activeDeadlineSeconds", 1, 2**31 - 1, optional=True),
+        between("startupDeadlineSeconds", 1, 2**31 - 1),
     )
 
     backoff_limit: int = 3
     """Restarts of the job from its last checkpoint before it is Failed. Default 3."""
     active_deadline_seconds: int | None = None
     """Seconds from creation to the end at most. Absent: no limit."""
+    startup_deadline_seconds: int = 1800
+    """Seconds a worker that runs may take until the coordinator hears of it; then it is lost, like one that fell
+    silent. It imports, reads a checkpoint and meets the other ranks meanwhile. Default 1800: as long as collectives on
+    Ascend wait for a rank; raise it for checkpoints that take longer to read."""

@@ -59,6 +59,13 @@ class Cause(Document):
     message: str = ""
 
 
+class Absent(Document):
+    """A rank nobody has registered for."""
+
+    role: str
+    rank: int
+
+
 class KVCounters(Document):
     """Prefill KV through MooncakeStore."""
 
@@ -132,6 +139,9 @@ class Report(Versioned):
     workers: list[WorkerHealth] = Field(default_factory=list, max_length=16)
     silent: list[str] = Field(default_factory=list, max_length=SILENT_LIMIT)
     """Pods whose worker was lost and has not come back; those that still run are replaced."""
+    absent: list[Absent] = Field(default_factory=list, max_length=SILENT_LIMIT)
+    """Ranks without a worker for longer than `lifecycle.startupDeadlineSeconds`: a pod of one that has run for so long
+    hangs, and is replaced."""
     kv: KVCounters = KVCounters()
     queue: QueueCounters = QueueCounters()
     weights: WeightCounters = WeightCounters()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rljob_core.api.spec import RLJob
 from rljob_core.api.status import Reason
-from rljob_core.lifecycle import causes, creation, deadline, invalid
+from rljob_core.lifecycle import causes, creation, deadline, invalid, startup
 from rljob_core.lifecycle.completion import FINISH_GRACE_S, completed, finishing
 from rljob_core.lifecycle.creation import to_create, troubled
 from rljob_core.lifecycle.deletion import to_delete
@@ -26,10 +26,10 @@ from rljob_core.names import Role
 def decide(job: RLJob, observed: Observed, memory: Memory, now: float) -> Plan:
     """What to do now. now: unix seconds."""
     given, memory = memory, recover(memory, observed.status)
-    view = look(job, observed, memory)
+    view = look(job, observed, memory, now)
     if memory.ending is None:
         memory = _live(job, observed, view, remember(observed, view, memory, now), now)
-        view = look(job, observed, memory)
+        view = look(job, observed, memory, now)
     status, memory = next_status(job, observed, view, memory, now)
     create = () if memory.ending or observed.drain_requested else to_create(view, memory, now)
     return Plan(
@@ -39,7 +39,7 @@ def decide(job: RLJob, observed: Observed, memory: Memory, now: float) -> Plan:
         status=status,
         events=events(observed.status, status),
         memory=given if observed.status.phase.terminal else memory,
-        requeue_after=_requeue(job, observed, memory, now),
+        requeue_after=_requeue(job, observed, view, memory, now),
     )
 
 
@@ -56,7 +56,7 @@ def _live(job: RLJob, observed: Observed, view: View, memory: Memory, now: float
         memory = react(job, view, memory, now)
         if memory.ending is not None:
             return _end(memory, memory.ending, now)
-    memory = troubled(observed, look(job, observed, memory), memory, now)
+    memory = troubled(observed, look(job, observed, memory, now), memory, now)
     return directed(job, observed, memory)
 
 
@@ -76,7 +76,7 @@ def _blame(view: View, memory: Memory, ending: Ending, now: float) -> Memory:
     return memory.model_copy(update={"first_cause": causes.cause(loss, now)})
 
 
-def _requeue(job: RLJob, observed: Observed, memory: Memory, now: float) -> float | None:
+def _requeue(job: RLJob, observed: Observed, view: View, memory: Memory, now: float) -> float | None:
     """Seconds until something may change by time alone."""
     if memory.ending is not None:
         return FINISH_GRACE_S if any(pod.live for pod in observed.workloads) else None
@@ -88,5 +88,9 @@ def _requeue(job: RLJob, observed: Observed, memory: Memory, now: float) -> floa
     left = deadline.seconds_left(job, observed, memory, now)
     if left is not None:
         waits.append(left)
+    for workload in view.wanted:
+        pod = view.current.get(workload.name)
+        left = startup.seconds_left(job, workload, pod, observed.report, now) if pod else None
+        waits += [] if left is None else [left]
     waits.append(memory.progress_at + PROGRESS_EVERY_S - now)
     return min((wait for wait in waits if wait > 0), default=None)

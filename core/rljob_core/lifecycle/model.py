@@ -41,6 +41,8 @@ class ObservedWorkload:
     disrupted: bool = False
     """Ended by eviction, preemption or node loss: not the worker's fault."""
     last_words: TerminationMessage | None = None
+    started_at: float | None = None
+    """Unix seconds at which the worker began to run, where the substrate knows it."""
     finished_at: float | None = None
     """Unix seconds of the end, where the substrate knows it: orders failures (B30)."""
 

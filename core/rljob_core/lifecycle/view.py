@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from rljob_core.api.report import Outcome
+from rljob_core.api.report import Outcome, Report
 from rljob_core.api.spec import RLJob
 from rljob_core.errors import EXIT_DRAINED
+from rljob_core.lifecycle import startup
 from rljob_core.lifecycle.desired import desired
 from rljob_core.lifecycle.model import Memory, Observed, ObservedWorkload, Workload, WorkloadPhase
 from rljob_core.names import Role
@@ -55,25 +56,35 @@ def fit(pod: ObservedWorkload) -> bool:
     return not pod.deleting and (pod.phase is WorkloadPhase.SUCCEEDED or (pod.live and pod.ready))
 
 
-def look(job: RLJob, observed: Observed, memory: Memory) -> View:
+def look(job: RLJob, observed: Observed, memory: Memory, now: float) -> View:
     """Sort what is observed by what this attempt wants. Identity is the name and, once seen, the uid."""
     wanted = desired(job, memory)
     names = {w.name for w in wanted}
     current = {pod.name: pod for pod in observed.workloads if pod.name in names}
     stale = tuple(pod for pod in observed.workloads if pod.name not in names)
     uids = {member.name: member.uid for member in memory.gang}
-    silent = observed.report.silent if observed.report is not None else []
-    lost = []
-    for workload in wanted:
-        pod = current.get(workload.name)
-        if workload.name in uids and (pod is None or pod.uid != uids[workload.name]):
-            lost.append(Loss(workload=workload, pod=None, disrupted=True))
-        elif pod is not None and _broken(pod):
-            disrupted = pod.disrupted or pod.deleting or pod.exit_code == EXIT_DRAINED
-            lost.append(Loss(workload=workload, pod=pod, disrupted=disrupted))
-        elif pod is not None and pod.live and pod.role in REPLACEABLE and pod.name in silent:
-            lost.append(Loss(workload=workload, pod=replace(pod, reason="Silent", message=SILENT), disrupted=False))
-    return View(wanted=wanted, current=current, stale=stale, lost=tuple(lost))
+    lost = (_lost(job, w, current.get(w.name), uids.get(w.name), observed.report, now) for w in wanted)
+    return View(wanted=wanted, current=current, stale=stale, lost=tuple(loss for loss in lost if loss))
+
+
+def _lost(
+    job: RLJob, workload: Workload, pod: ObservedWorkload | None, uid: str | None, report: Report | None, now: float
+) -> Loss | None:
+    """uid: of the pod this attempt was seen to have; None before."""
+    if uid is not None and (pod is None or pod.uid != uid):
+        return Loss(workload=workload, pod=None, disrupted=True)
+    if pod is None:
+        return None
+    if _broken(pod):
+        disrupted = pod.disrupted or pod.deleting or pod.exit_code == EXIT_DRAINED
+        return Loss(workload=workload, pod=pod, disrupted=disrupted)
+    if pod.live and pod.role in REPLACEABLE and report is not None and pod.name in report.silent:
+        return Loss(workload=workload, pod=replace(pod, reason="Silent", message=SILENT), disrupted=False)
+    left = startup.seconds_left(job, workload, pod, report, now)
+    if left is not None and left <= 0:
+        hung = replace(pod, reason="NotRegistered", message=startup.message(job))
+        return Loss(workload=workload, pod=hung, disrupted=False)
+    return None
 
 
 def _broken(pod: ObservedWorkload) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rljob_core.api.messages import TrainCommand
-from rljob_core.api.report import Cause, Outcome
+from rljob_core.api.report import Absent, Cause, Outcome
 from rljob_core.journal import Start
 from rljob_core.names import Role
 from rljob_core.session.evaluation import Evaluations
@@ -50,6 +50,10 @@ class Flow:
         self.cause: Cause | None = None
         self.silent: list[str] = []
         """Pods of rollout and reward workers that have not been heard of for long."""
+        self.absent: list[Absent] = []
+        """Ranks that nobody has registered for within `settings.startup_s`."""
+        self._started_at: float | None = None
+        """Time of the first tick."""
         self.stopping = False
         """Everybody is told to stop."""
         self._drain_deadline: float | None = None

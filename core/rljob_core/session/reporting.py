@@ -32,6 +32,7 @@ def report(session: Flow, sequence: int, *, dropped_prompts: int = 0) -> Report:
         queues=_queues(session),
         workers=_workers(session),
         silent=session.silent[:SILENT_LIMIT],
+        absent=session.absent[:SILENT_LIMIT],
         kv=totals.kv,
         queue=totals.queue,
         weights=totals.weights,

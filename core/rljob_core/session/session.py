@@ -26,7 +26,7 @@ from rljob_core.api.messages import (
     TrainWork,
     WorkKind,
 )
-from rljob_core.api.report import Outcome
+from rljob_core.api.report import Absent, Outcome
 from rljob_core.names import Role
 from rljob_core.session.flow import Flow
 from rljob_core.session.records import (
@@ -248,8 +248,21 @@ class Session(Flow):
         for worker in self.registry.overdue(now):
             self.lost(worker.worker_id, f"no heartbeat for {now - worker.last_seen:.0f} s", now)
         self.silent = self.registry.silent(now)
+        self.absent = self._absent(now)
         self.sampling.expire(now)
         if self._drain_deadline is not None and now >= self._drain_deadline and not self.stopping:
             self.message = "drained without a checkpoint of the last step: the deadline passed"
             self._stop()
         self._advance(now)
+
+    def _absent(self, now: float) -> list[Absent]:
+        if self._started_at is None:
+            self._started_at = now
+        if self.stopping or now - self._started_at < self.settings.startup_s:
+            return []
+        before = now - self.settings.startup_s
+        return [
+            Absent(role=str(role), rank=rank)
+            for role in (Role.TRAINER, Role.ROLLOUT, Role.REWARD)
+            for rank in self.registry.absent(role, self.settings.wanted(role), before, self._started_at)
+        ]

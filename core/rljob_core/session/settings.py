@@ -38,6 +38,8 @@ class Settings:
     max_response_tokens: int
     checkpoint_every: int
     evaluation: EvaluationSettings | None
+    startup_s: float
+    """How long a worker may take to register."""
     lease_s: float = 120.0
     log_samples_every: int = 10
     """Steps between entries of samples.jsonl."""
@@ -74,6 +76,7 @@ class Settings:
             prefill_prompts=prefill_room(rollout.max_sequences, spec.data.max_prompt_tokens),
             max_response_tokens=rollout.sampling.max_response_tokens,
             checkpoint_every=spec.checkpoint.every_steps,
+            startup_s=spec.lifecycle.startup_deadline_seconds,
             evaluation=None
             if evaluation is None
             else EvaluationSettings(

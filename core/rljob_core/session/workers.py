@@ -39,11 +39,14 @@ class Registry:
         self._last_id = 0
         self._missing: dict[tuple[Role, int], Worker] = {}
         """Lost without a goodbye and not back, by role and rank."""
+        self._left: dict[tuple[Role, int], float] = {}
+        """When a rank was last heard of that is not registered any more."""
 
     def register(self, message: Register, now: float) -> tuple[Worker, Worker | None]:
         """(the worker, the one it replaces). The same incarnation that connects again keeps its id and leases."""
         role = Role(message.role)
         self._missing.pop((role, message.rank), None)
+        self._left.pop((role, message.rank), None)
         old = next((w for w in self._workers.values() if w.role is role and w.rank == message.rank), None)
         if old is not None and old.pod_uid == message.pod_uid and old.pod == message.pod:
             old.last_seen = now
@@ -62,7 +65,10 @@ class Registry:
         return self._workers.get(worker_id)
 
     def remove(self, worker_id: int) -> Worker | None:
-        return self._workers.pop(worker_id, None)
+        worker = self._workers.pop(worker_id, None)
+        if worker is not None:
+            self._left[(worker.role, worker.rank)] = worker.last_seen
+        return worker
 
     def miss(self, worker: Worker) -> None:
         """It was lost, and nobody knows how."""
@@ -71,6 +77,13 @@ class Registry:
     def silent(self, now: float) -> list[str]:
         """Pods whose workers have been missing for SILENT_AFTER_S: hung, stopped or cut off, where they still run."""
         return sorted({w.pod for w in self._missing.values() if now - w.last_seen > SILENT_AFTER_S})
+
+    def absent(self, role: Role, ranks: int, before: float, started_at: float) -> list[int]:
+        """Ranks below `ranks` that nobody has been registered for since `before`; started_at: of the coordinator."""
+        here = {w.rank for w in self._workers.values() if w.role is role}
+        if len(here) >= ranks:
+            return []
+        return [r for r in range(ranks) if r not in here and self._left.get((role, r), started_at) < before]
 
     def of(self, role: Role) -> list[Worker]:
         """Registered workers of a role, by rank."""

@@ -44,6 +44,7 @@ def observe_pod(pod: dict[str, Any]) -> ObservedWorkload | None:
         message=words.message if words else message,
         disrupted=_disrupted(status),
         last_words=words,
+        started_at=_seconds(((worker.get("state") or {}).get("running") or {}).get("startedAt")),
         finished_at=_seconds((ended or {}).get("finishedAt")),
     )
 

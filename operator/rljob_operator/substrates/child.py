@@ -33,6 +33,7 @@ class Child:
         self._clock, self._changed = clock, changed
         self._process: asyncio.subprocess.Process | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._started_at: float | None = None
         self._finished_at: float | None = None
         self.deleting = False
 
@@ -48,6 +49,7 @@ class Child:
                 stderr=output,
                 start_new_session=True,
             )
+        self._started_at = self._clock()
         self._tasks.append(asyncio.create_task(self._watch()))
 
     @property
@@ -87,6 +89,7 @@ class Child:
             ready=self.live,
             deleting=self.deleting,
             node=os.uname().nodename,
+            started_at=self._started_at,
         )
         if self.live or code is None:
             return seen

@@ -45,6 +45,7 @@ SETTINGS = Settings(
     prefill_prompts=4,
     max_response_tokens=4,
     checkpoint_every=2,
+    startup_s=1800.0,
     evaluation=EvaluationSettings(prompts=3, every_steps=2, greedy=True, target_exact_match=None),
     lease_s=60.0,
 )

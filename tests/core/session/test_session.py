@@ -234,6 +234,26 @@ def test_a_worker_that_stays_silent_is_reported_until_its_rank_is_back(job: Make
     assert report(running.session, 2).silent == []
 
 
+def test_ranks_nobody_registers_for_are_missed_after_the_start_up_time(job: MakeJob) -> None:
+    running = job(reward_workers=2, startup_s=100.0)
+
+    def missed(now: float) -> list[tuple[str, int]]:
+        running.now = now
+        for worker in running.session.registry:
+            worker.last_seen = now
+        running.session.tick(now)
+        return [(a.role, a.rank) for a in report(running.session, 1).absent]
+
+    assert missed(1.0) == []
+    assert missed(100.0) == []
+    assert missed(101.5) == [("reward", 1)]
+    running.session.goodbye(running.rewarder, Goodbye(), running.now)
+    assert missed(150.0) == [("reward", 1)], "one that left has its time to come back"
+    assert missed(202.0) == [("reward", 0), ("reward", 1)]
+    running.join("reward", 1)
+    assert missed(203.0) == [("reward", 0)]
+
+
 def test_a_goodbye_is_not_silence(job: MakeJob) -> None:
     running = job()
     running.session.goodbye(running.rewarder, Goodbye(), running.now)
