@@ -10,17 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+import summaries
 from live import ROOT
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
 MOST_SECONDS, MOST_STARTUP_SECONDS, MOST_PSS_BYTES = 240, 25, 6 << 30
 LEAST_EXACT_MATCH = 0.95
-SUMMARY = {
-    "phase", "steps", "seconds", "startup_seconds", "tokens_generated", "tokens_per_second", "eval_exact_match",
-    "eval_mean_reward", "policy_version", "max_version_lag", "logprob_gap", "kv", "queue", "weights", "experts",
-    "restarts", "phase_seconds",
-}  # fmt: skip
 
 
 def test_the_demo_learns_within_its_bounds(tmp_path: Path) -> None:
@@ -31,11 +27,9 @@ def test_the_demo_learns_within_its_bounds(tmp_path: Path) -> None:
     run = runs / "reverse-digits"
     summary = json.loads((run / "summary.json").read_text())
     print(json.dumps(summary | {"most_pss_bytes": most}))
-    assert summary.keys() >= SUMMARY
-    assert summary["phase"] == "Succeeded"
+    assert summaries.violated(summary) == []
     assert summary["eval_exact_match"] >= LEAST_EXACT_MATCH
     assert summary["max_version_lag"] <= 1
-    assert summary["logprob_gap"] < 1e-4
     assert summary["seconds"] <= MOST_SECONDS
     assert summary["startup_seconds"] <= MOST_STARTUP_SECONDS
     assert 0 < most <= MOST_PSS_BYTES
