@@ -60,6 +60,13 @@ def test_a_special_token_in_a_response_is_not_hidden(tmp_path: Path) -> None:
     assert theirs.decode([2, 0, 3]) != "ab"
 
 
+def test_an_id_without_a_token_is_not_hidden(tmp_path: Path) -> None:
+    """A model's vocab_size may be above the tokenizer's: what it samples there keeps its place."""
+    ours = characters("ab")
+    theirs = load_tokenizer(Model(path=str(save(ours, tmp_path))))
+    assert ours.decode([2, 4, 15, 3]) == theirs.decode([2, 4, 15, 3]) == "a\ufffd\ufffdb"
+
+
 def test_the_tokenizer_path_wins_over_the_models(tmp_path: Path) -> None:
     save(characters("xy"), tmp_path)
     model = Model.model_validate({"path": "/nowhere", "tokenizer": {"path": str(tmp_path)}})

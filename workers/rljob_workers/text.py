@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,7 +14,7 @@ from rljob_core.api.inputs import Model
 from rljob_core.errors import InvalidInputError
 from rljob_core.inputs import CharacterTokenizer, Codec, tokenizer_directory
 from rljob_core.inputs.hugging_face import TokenizerFacts, tokenizer_facts
-from rljob_core.inputs.tokenizer import EOS_TOKEN, PAD_TOKEN
+from rljob_core.inputs.tokenizer import EOS_TOKEN, PAD_TOKEN, UNREADABLE
 
 COPIED_FILES = (
     "tokenizer.json",
@@ -133,10 +134,16 @@ class DirectoryTokenizer:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text up to the first EOS; other special tokens are shown, so no response can hide one from a reward."""
+        """Text up to the first EOS; other special tokens are shown, and ids without a token are U+FFFD, so no response
+        can hide one from a reward."""
         end = next((i for i, token in enumerate(ids) if token in self._facts.eos_ids), len(ids))
-        text: str = self._tokenizer.decode(list(ids[:end]), skip_special_tokens=False)
-        return text
+        return "".join(
+            self._tokenizer.decode(list(some), skip_special_tokens=False) if readable else UNREADABLE * len(list(some))
+            for readable, some in groupby(ids[:end], key=self._readable)
+        )
+
+    def _readable(self, token: int) -> bool:
+        return self._tokenizer.id_to_token(token) is not None
 
     def files(self) -> dict[str, bytes]:
         return {n: (self._directory / n).read_bytes() for n in COPIED_FILES if (self._directory / n).is_file()}

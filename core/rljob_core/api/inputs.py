@@ -35,7 +35,8 @@ class ModelInit(Document):
     rules: ClassVar[tuple[Rule, ...]] = (between("seed", 0, MAX_SEED),)
 
     config: FreeForm
-    """A Hugging Face config as in config.json; `model_type` chooses the family (`qwen3_moe`)."""
+    """A Hugging Face config as in config.json; `model_type` chooses the family (`qwen3_moe`). `vocab_size` may be above
+    the tokenizer's count: an id without a token reads as U+FFFD in responses, and so counts as wrong."""
     seed: int = 0
     """Seed of the initial weights. Default 0."""
 
