@@ -41,9 +41,9 @@ class Batch:
     def __len__(self) -> int:
         return self.inputs_BT.shape[0]
 
-    def rows(self, lo: int, hi: int) -> Batch:
-        """Rows lo to hi, as views."""
-        return Batch(**{name: tensor[lo:hi] for name, tensor in vars(self).items()})
+    def rows(self, at: slice) -> Batch:
+        """Some consecutive rows, as views."""
+        return Batch(**{name: tensor[at] for name, tensor in vars(self).items()})
 
     def to(self, device: torch.device) -> Batch:
         return Batch(**{name: tensor.to(device) for name, tensor in vars(self).items()})

@@ -3,45 +3,49 @@
 Losses are normalised over the whole minibatch of all ranks before the backward pass, so gradients are summed, never
 averaged. A replicated parameter's gradient is summed over all ranks; an expert's over the ranks that hold the same
 experts: inside an expert-parallel group the backward pass of the token exchange has summed it already.
+Every gradient is a view into one flat buffer of its kind, which is zeroed, summed and scaled as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from rljob_core.layouts import Layout
 
 BUCKET_BYTES = 64 << 20
+ALIGN_ELEMENTS = 64
+"""Every gradient begins at a multiple of this many elements: vector loads stay aligned."""
 
 
 class Gradients:
-    """The gradients of one rank's parameters, kept in memory from step to step.
+    """The gradients of one rank's parameters, kept in memory from step to step; sets `grad` of each.
 
-    by_name: parameter name -> gradient. experts: names of expert-parallel parameters. ep_group: the group of
-    `layout.ep_group(rank)`. Every rank constructs it together.
+    parameters: by name. experts: names of expert-parallel parameters. ep_group: the group of `layout.ep_group(rank)`.
+    Every rank constructs it together.
     """
 
     def __init__(
         self,
-        by_name: Mapping[str, Tensor],
+        parameters: Mapping[str, nn.Parameter],
         experts: frozenset[str],
         layout: Layout,
         rank: int,
         ep_group: dist.ProcessGroup | None,
     ) -> None:
-        self._replicated = [g for n, g in by_name.items() if n not in experts]
-        self._experts = [g for n, g in by_name.items() if n in experts]
+        self._replicated = _flat([p for n, p in parameters.items() if n not in experts])
+        self._experts = _flat([p for n, p in parameters.items() if n in experts])
         self._parallel = layout.world > 1
         self._ep_group = ep_group
         self._expert_replicas = _expert_replicas(layout, rank)
 
     def zero(self) -> None:
         """A parameter no token reaches keeps gradient 0: the same as on a rank where one does, never absent."""
-        torch._foreach_zero_(self._replicated + self._experts)
+        for flat in self._replicated + self._experts:
+            flat.zero_()
 
     def sum_over_ranks(self) -> None:
         if self._parallel:
@@ -60,7 +64,21 @@ class Gradients:
         return squared.sqrt().item()
 
     def scale(self, factor: float) -> None:
-        torch._foreach_mul_(self._replicated + self._experts, factor)
+        for flat in self._replicated + self._experts:
+            flat.mul_(factor)
+
+
+def _flat(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
+    """One buffer a type, of whose parts the parameters' gradients are made."""
+    out = []
+    for dtype in sorted({p.dtype for p in parameters}, key=str):
+        mine = [p for p in parameters if p.dtype is dtype]
+        sizes = [-(-p.numel() // ALIGN_ELEMENTS) * ALIGN_ELEMENTS for p in mine]
+        flat = mine[0].new_zeros(sum(sizes), requires_grad=False)
+        for parameter, part in zip(mine, flat.split(sizes), strict=True):
+            parameter.grad = part[: parameter.numel()].view_as(parameter)
+        out.append(flat)
+    return out
 
 
 def _expert_replicas(layout: Layout, rank: int) -> dist.ProcessGroup | None:
@@ -74,28 +92,14 @@ def _expert_replicas(layout: Layout, rank: int) -> dist.ProcessGroup | None:
     return mine
 
 
-def _squared(gradients: Sequence[Tensor]) -> Tensor:
+def _squared(flats: Sequence[Tensor]) -> Tensor:
     """[] float32 sum of squares."""
-    return torch.stack([g.float().square().sum() for g in gradients]).sum()
+    norms = [torch.linalg.vector_norm(flat, dtype=torch.float32) for flat in flats]
+    return torch.stack(norms).square().sum()
 
 
-def _sum(gradients: Sequence[Tensor], group: dist.ProcessGroup | None) -> None:
-    """All-reduce in bounded concatenated buckets: few large messages, one bucket of extra memory."""
-    for bucket in _buckets(gradients):
-        flat = torch.cat([g.flatten() for g in bucket])
-        dist.all_reduce(flat, group=group)
-        for gradient, part in zip(bucket, torch.split(flat, [g.numel() for g in bucket]), strict=True):
-            gradient.copy_(part.view_as(gradient))
-
-
-def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    bucket: list[Tensor] = []
-    size = 0
-    for gradient in gradients:
-        if bucket and size + gradient.nbytes > BUCKET_BYTES:
-            yield bucket
-            bucket, size = [], 0
-        bucket.append(gradient)
-        size += gradient.nbytes
-    if bucket:
-        yield bucket
+def _sum(flats: Sequence[Tensor], group: dist.ProcessGroup | None) -> None:
+    """All-reduce in place, in buckets: few large messages of bounded size."""
+    for flat in flats:
+        for bucket in flat.split(BUCKET_BYTES // flat.element_size()):
+            dist.all_reduce(bucket, group=group)

@@ -87,15 +87,19 @@ class Learner:
         self._update_reference(step)
         sums = torch.zeros(len(Sum), dtype=torch.float64, device=self.device)
         counts = RoutingCounts(self.policy.config, self.device)
+        normalizers = self._normalizers(minibatches)
+        minibatches = [batch.to(self.device) for batch in minibatches]
+        references = self._reference_logprobs(minibatches)
         norms = []
-        for number, (batch, normalizer) in enumerate(zip(minibatches, self._normalizers(minibatches), strict=True)):
-            batch = batch.to(self.device)
+        for number, (batch, normalizer) in enumerate(zip(minibatches, normalizers, strict=True)):
             if number == 0:
                 self._older_gap(batch, sums)
                 self.history.remember(version, self.policy)
             self.optimizer.gradients.zero()
-            for rows in self._micro(batch):
-                loss = self._forward(rows, normalizer, sums, counts, version if number == 0 else None)
+            for at in _micro(len(batch), batch.inputs_BT.shape[1]):
+                reference_BT = references[number][at] if references else None
+                compared = version if number == 0 else None
+                loss = self._forward(batch.rows(at), reference_BT, normalizer, sums, counts, compared)
                 loss.backward()  # type: ignore[no-untyped-call]
             norms.append(self.optimizer.update(step))
         metrics = self._metrics(self.host.sum_(sums.cpu()), len(minibatches))
@@ -111,26 +115,34 @@ class Learner:
         local = torch.tensor([[m.sum(), m.any(dim=1).sum()] for m in masks], dtype=torch.float64)
         return [Normalizer(tokens=t, sequences=s) for t, s in self.host.sum_(local).tolist()]
 
-    def _micro(self, batch: Batch) -> list[Batch]:
-        rows = max(1, MICROBATCH_TOKENS // batch.inputs_BT.shape[1])
-        return [batch.rows(lo, lo + rows) for lo in range(0, len(batch), rows)]
-
     def _forward(
-        self, rows: Batch, normalizer: Normalizer, sums: Tensor, counts: RoutingCounts, version: int | None
+        self,
+        rows: Batch,
+        reference_BT: Tensor | None,
+        normalizer: Normalizer,
+        sums: Tensor,
+        counts: RoutingCounts,
+        version: int | None,
     ) -> Tensor:
         """[] loss of some rows. version: weights in force before the first update; rows of it give the gap."""
         logits_BTV = self.policy(rows.inputs_BT, counts.over(rows.fed_BT))
         logprobs_BTV = losses.vocabulary_logprobs(logits_BTV, self.temperature)
         if version is not None:
             add_gap(logprobs_BTV, rows, rows.versions_B == version, sums)
-        return grpo(logprobs_BTV, self._reference_logprobs(rows), rows, self.algorithm, normalizer, sums)
+        return grpo(logprobs_BTV, reference_BT, rows, self.algorithm, normalizer, sums)
 
     @torch.no_grad()
-    def _reference_logprobs(self, rows: Batch) -> Tensor | None:
+    def _reference_logprobs(self, minibatches: Sequence[Batch]) -> tuple[Tensor, ...]:
+        """[B, T] of every minibatch, from passes over all of them at once; nothing without a reference."""
         if self._reference is None:
-            return None
-        logprobs_BTV = losses.vocabulary_logprobs(self._reference(rows.inputs_BT), self.temperature)
-        return losses.taken_logprobs(logprobs_BTV, rows.targets_BT)
+            return ()
+        inputs_BT = torch.cat([batch.inputs_BT for batch in minibatches])
+        targets_BT = torch.cat([batch.targets_BT for batch in minibatches])
+        out_BT = []
+        for at in _micro(*inputs_BT.shape):
+            logprobs_BTV = losses.vocabulary_logprobs(self._reference(inputs_BT[at]), self.temperature)
+            out_BT.append(losses.taken_logprobs(logprobs_BTV, targets_BT[at]))
+        return torch.cat(out_BT).split([len(batch) for batch in minibatches])
 
     @torch.no_grad()
     def _older_gap(self, batch: Batch, sums: Tensor) -> None:
@@ -155,3 +167,9 @@ class Learner:
         if total[Sum.GAP_TOKENS]:
             metrics["logprob_gap"] = total[Sum.GAP] / total[Sum.GAP_TOKENS]
         return metrics
+
+
+def _micro(rows: int, tokens: int) -> list[slice]:
+    """Rows of each bounded pass."""
+    bound = max(1, MICROBATCH_TOKENS // tokens)
+    return [slice(low, low + bound) for low in range(0, rows, bound)]

@@ -41,11 +41,9 @@ class Optimizer:
     def __init__(self, policy: Policy, options: algorithm.Optimizer) -> None:
         self._options = options
         self._parameters = dict(policy.named_parameters())
-        for parameter in self._parameters.values():
-            parameter.grad = torch.zeros_like(parameter)
         at = policy.placement
         self.gradients = Gradients(
-            {n: p.grad for n, p in self._parameters.items() if p.grad is not None},
+            self._parameters,
             frozenset(s.name for s in policy.specs if s.kind is TensorKind.EXPERT),
             at.layout,
             at.rank,
