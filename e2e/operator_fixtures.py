@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from rljob_operator.cluster.api import KubeApi, Object, Resource
 ROOT = Path(__file__).resolve().parents[1]
 INSTALL_KEY = "test-install-key"
 NAMESPACES = Resource(group="", version="v1", plural="namespaces")
+NO_CHANGE: Mapping[str, str] = {}
 AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
 
 
@@ -98,11 +99,11 @@ async def namespace(cluster: Cluster, api: KubeApi) -> str:
 class Operator:
     """One operator process."""
 
-    def __init__(self, cluster: Cluster, pod_name: str, namespaces: str) -> None:
+    def __init__(self, cluster: Cluster, pod_name: str, namespaces: str, environ: Mapping[str, str]) -> None:
         self.port = _free_port()
         key = cluster.folder / "install-key"
         key.write_text(INSTALL_KEY)
-        environ = os.environ | {
+        configured = {
             "KUBECONFIG": str(cluster.operator_config),
             "RLJOB_WORKER_IMAGE": "localhost/rljob-worker:test",
             "RLJOB_NAMESPACES": namespaces,
@@ -114,18 +115,24 @@ class Operator:
         self.log = cluster.folder / f"operator-{time.time_ns()}.log"
         with self.log.open("wb") as log:
             command = [sys.executable, "-m", "rljob_operator"]
-            self.process = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                command, env={**os.environ, **configured, **environ}, stdout=log, stderr=log
+            )
 
     async def ready(self) -> None:
         await until(lambda: self.probe("readyz"), "operator ready")
 
     async def probe(self, path: str) -> bool:
+        return (await self.answer(path))[0] == 200
+
+    async def answer(self, path: str) -> tuple[int, str]:
+        """Status and text; status 0 before the probes are up."""
         assert self.process.poll() is None, self.log.read_text()
         try:
             async with aiohttp.request("GET", f"http://127.0.0.1:{self.port}/{path}") as response:
-                return response.status == 200
+                return response.status, await response.text()
         except aiohttp.ClientError:
-            return False
+            return 0, ""
 
     def kill(self) -> None:
         self.process.kill()
@@ -143,8 +150,10 @@ Start = Callable[..., Awaitable[Operator]]
 async def start(cluster: Cluster) -> AsyncIterator[Start]:
     running: list[Operator] = []
 
-    async def begin(pod_name: str = "operator-0", namespaces: str = "", ready: bool = True) -> Operator:
-        running.append(Operator(cluster, pod_name, namespaces))
+    async def begin(
+        pod_name: str = "operator-0", namespaces: str = "", ready: bool = True, environ: Mapping[str, str] = NO_CHANGE
+    ) -> Operator:
+        running.append(Operator(cluster, pod_name, namespaces, environ))
         if ready:
             await running[-1].ready()
         return running[-1]

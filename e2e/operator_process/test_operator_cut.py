@@ -16,6 +16,7 @@ from rljob_operator.cluster.api import EVENTS, RLJOBS, KubeApi
 from rljob_operator.cluster.children import Children
 from rljob_operator.cluster.config import OperatorConfig
 from rljob_operator.cluster.controller import Jobs
+from rljob_operator.cluster.health import Patience
 from rljob_operator.cluster.process import make_parts
 from rljob_operator.links import JobLinks
 
@@ -44,7 +45,7 @@ async def live(client: ApiClient, job: Job, budget: Budget) -> None:
     api = KubeApi(client, budget.may_write)
     jobs = Jobs(4, time.time)
     children: dict[str | None, Children] = {
-        job.namespace: Children(api, job.namespace, jobs.wake, lambda: None),
+        job.namespace: Children(api, job.namespace, jobs.wake, lambda: None, Patience()),
     }
     config = OperatorConfig(
         worker_image="x",

@@ -12,7 +12,7 @@ from aiohttp.test_utils import unused_port
 from rljob_core.errors import InvalidInputError
 from rljob_operator.cluster.api import ApiError, Object, Resource
 from rljob_operator.cluster.config import OperatorConfig
-from rljob_operator.cluster.health import SILENCE_LIMIT_S, Health, probes
+from rljob_operator.cluster.health import Health, Patience, probes
 from rljob_operator.cluster.install_key import install_key
 from rljob_operator.cluster.store import difference
 
@@ -72,7 +72,10 @@ async def test_a_key_made_by_another_is_waited_for(tmp_path: Path) -> None:
 def test_config_from_the_environment() -> None:
     config = OperatorConfig.from_env({"RLJOB_WORKER_IMAGE": "w", "RLJOB_NAMESPACES": "a, b", "POD_NAME": "p"})
     assert (config.worker_image, config.namespaces, config.pod_name) == ("w", ("a", "b"), "p")
-    assert OperatorConfig.from_env({"RLJOB_WORKER_IMAGE": "w"}).namespaces == ()
+    defaults = OperatorConfig.from_env({"RLJOB_WORKER_IMAGE": "w"})
+    assert (defaults.namespaces, defaults.patience) == ((), Patience(stream_s=60))
+    shorter = OperatorConfig.from_env({"RLJOB_WORKER_IMAGE": "w", "RLJOB_WATCH_SECONDS": "20"})
+    assert (shorter.patience.silence_s, shorter.patience.limit_s) == (25, 50)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,7 @@ def test_bad_config_names_the_variable(environ: dict[str, str], field: str) -> N
 
 async def test_probes_tell_standby_from_silence_b40() -> None:
     now = 0.0
-    health = Health(lambda: now)
+    health = Health(lambda: now, limit_s=150.0)
     port = unused_port()
     async with probes(health, port), aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
 
@@ -100,9 +103,9 @@ async def test_probes_tell_standby_from_silence_b40() -> None:
         health.ready = lambda: True
         assert (await get("/readyz"))[0] == 200
         health.beat("rljobs")
-        now = SILENCE_LIMIT_S
+        now = 150.0
         assert (await get("/healthz"))[0] == 200
-        now = SILENCE_LIMIT_S + 1
+        now = 151.0
         assert await get("/healthz") == (500, "silent: rljobs")
         health.beat("rljobs")
         assert (await get("/healthz"))[0] == 200

@@ -11,7 +11,8 @@ import pytest
 
 from rljob_core.names import Role, labels
 from rljob_operator.cluster.api import ApiError, Object, Resource
-from rljob_operator.cluster.children import RETRY_S, SILENCE_S, Children
+from rljob_operator.cluster.children import RETRY_S, Children
+from rljob_operator.cluster.health import Patience
 
 pytestmark = pytest.mark.looptime
 
@@ -76,7 +77,11 @@ class Seen:
         self.beats: list[float] = []
         self.api = api
         loop = asyncio.get_running_loop()
-        self.cache = Children(api, None, self.changed.append, lambda: self.beats.append(loop.time()))  # type: ignore[arg-type]
+
+        def beat() -> None:
+            self.beats.append(loop.time())
+
+        self.cache = Children(api, None, self.changed.append, beat, Patience())  # type: ignore[arg-type]
 
     async def run(self, seconds: float) -> None:
         task = asyncio.create_task(self.cache.run())
@@ -131,7 +136,7 @@ async def test_a_broken_or_too_old_stream_is_listed_again_b40(trouble: Any) -> N
 async def test_silence_is_noticed_within_90_s_b40() -> None:
     seen = Seen(ScriptedApi([[[pod("a", 5)]], [[]]], [[SILENT], [SILENT]]))
     await seen.run(90)
-    assert SILENCE_S + RETRY_S < 90
+    assert Patience().silence_s + RETRY_S < 90
     assert seen.api.asked[:3] == ["list", "watch 10", "list"]
     assert seen.names() == []
 

@@ -1,7 +1,7 @@
 """The pods of all jobs: a paged list and a watch by label selector, kept as parsed workloads.
 
 Server-side selection keeps memory flat whatever else runs in the cluster (kubernetes.md B42). The stream is replaced
-when the server says 410, and when no event or bookmark came for SILENCE_S (B40); the list then starts afresh.
+when the server says 410, and when no event or bookmark came for too long (B40); the list then starts afresh.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ import aiohttp
 from rljob_core.lifecycle.model import ObservedWorkload
 from rljob_core.names import LABEL_JOB, LABEL_MANAGED_BY, MANAGED_BY
 from rljob_operator.cluster.api import PODS, ApiError, KubeApi, Object
+from rljob_operator.cluster.health import Patience
 from rljob_operator.pods.objects import owner_uid
 from rljob_operator.pods.observed import observe_pod, pod_ip
 
 SELECTOR = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
-STREAM_S = 60.0
-"""The server ends a stream after this: a healthy one proves itself at least so often, bookmarks or not."""
-SILENCE_S = 75.0
 RETRY_S = 2.0
 
 logger = logging.getLogger(__name__)
@@ -50,9 +48,15 @@ class Children:
     """
 
     def __init__(
-        self, api: KubeApi, namespace: str | None, on_change: Callable[[str], None], beat: Callable[[], None]
+        self,
+        api: KubeApi,
+        namespace: str | None,
+        on_change: Callable[[str], None],
+        beat: Callable[[], None],
+        patience: Patience,
     ) -> None:
         self._api, self._namespace, self._on_change, self._beat = api, namespace, on_change, beat
+        self._patience = patience
         self._jobs: dict[str, dict[str, Child]] = {}
         self._version = 0
         self.synced = asyncio.Event()
@@ -109,10 +113,11 @@ class Children:
 
     async def _stream(self) -> bool:
         """Follow one stream to its end. False: the version is too old (410), list again."""
-        async with self._api.watch(PODS, self._namespace, SELECTOR, str(self._version), STREAM_S) as lines:
+        stream_s = self._patience.stream_s
+        async with self._api.watch(PODS, self._namespace, SELECTOR, str(self._version), stream_s) as lines:
             self._beat()
             while True:
-                async with asyncio.timeout(SILENCE_S):
+                async with asyncio.timeout(self._patience.silence_s):
                     event = await anext(lines, None)
                 if event is None:
                     return True

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rljob_core.errors import InvalidInputError
+from rljob_operator.cluster.health import Patience
 
 LEASE_NAME = "rljob-operator"
 INSTALL_KEY_SECRET = "rljob-install-key"
@@ -33,6 +34,8 @@ class OperatorConfig:
     """Port of /healthz and /readyz."""
     concurrency: int = 16
     """Passes that may run at once."""
+    patience: Patience = field(default_factory=Patience)
+    """With watches. A proxy that cuts idle connections sooner than a stream ends calls for shorter ones."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> OperatorConfig:
@@ -48,6 +51,7 @@ class OperatorConfig:
             pod_namespace=environ.get("POD_NAMESPACE", "rljob-system"),
             probe_port=_integer(environ, "RLJOB_PROBE_PORT", 8081),
             concurrency=_integer(environ, "RLJOB_CONCURRENCY", 16),
+            patience=Patience(stream_s=_integer(environ, "RLJOB_WATCH_SECONDS", 60)),
         )
 
 

@@ -1,6 +1,7 @@
 """What the probes say: a small server, up before the Lease, and the beats of the watches it judges by.
 
 Live: every watch that was announced gave a sign of life within its limit; a standby has announced none and is live.
+A broken stream is replaced well before that, so what remains is a watch that nothing revives.
 Ready: the operator leads with full caches, or stands by for another that does.
 """
 
@@ -9,18 +10,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from aiohttp import web
 
-SILENCE_LIMIT_S = 150.0
-"""Longest silence of a watch: two of its inactivity timeouts. A broken stream is replaced well before that."""
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long a watch may be silent, from how long one of its streams lives."""
+
+    stream_s: int = 60
+    """The server ends a stream after this: a healthy one proves itself at least so often, bookmarks or not."""
+
+    @property
+    def silence_s(self) -> float:
+        """Longer than a stream lives: only a dead connection is silent for so long. It is replaced."""
+        return 1.25 * self.stream_s
+
+    @property
+    def limit_s(self) -> float:
+        """Two replacements came to nothing: the process is not live."""
+        return 2 * self.silence_s
 
 
 class Health:
-    """clock: monotonic seconds."""
+    """clock: monotonic seconds. limit_s: longest silence of a watch."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float], limit_s: float) -> None:
+        self._clock, self._limit_s = clock, limit_s
         self._beats: dict[str, float] = {}
         self.ready: Callable[[], bool] = lambda: False
 
@@ -31,7 +48,7 @@ class Health:
     def silent(self) -> list[str]:
         """Watches whose last sign of life is too long ago."""
         now = self._clock()
-        return [watch for watch, beat in self._beats.items() if now - beat > SILENCE_LIMIT_S]
+        return [watch for watch, beat in self._beats.items() if now - beat > self._limit_s]
 
 
 @asynccontextmanager

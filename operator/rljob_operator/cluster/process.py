@@ -48,7 +48,7 @@ async def connect() -> ApiClient:
 async def run(config: OperatorConfig, client: ApiClient) -> int:
     """Exit code: 0 when told to stop, 1 when the Lease was lost or a part ended by itself."""
     _stop_on_signal()
-    health = Health(time.monotonic)
+    health = Health(time.monotonic, config.patience.limit_s)
     async with probes(health, config.probe_port):
         api = KubeApi(client)
         await _patiently(lambda: _crd_served(api))
@@ -67,7 +67,10 @@ async def _lead(config: OperatorConfig, client: ApiClient, health: Health, lease
     api = KubeApi(client, may_write=lease.held)
     jobs = Jobs(config.concurrency, time.time)
     scopes: tuple[str | None, ...] = config.namespaces or (None,)
-    children = {scope: Children(api, scope, jobs.wake, _beat(health, f"pods {scope or ''}")) for scope in scopes}
+    children = {
+        scope: Children(api, scope, jobs.wake, _beat(health, f"pods {scope or ''}".strip()), config.patience)
+        for scope in scopes
+    }
 
     async with aiohttp.ClientSession() as session:
         links = JobLinks(session, key, jobs.wake, time.time)
@@ -81,8 +84,15 @@ async def _lead(config: OperatorConfig, client: ApiClient, health: Health, lease
             for cache in children.values():
                 await cache.synced.wait()
             health.ready = lambda: True
-            beat = _beat(health, "rljobs")
-            await rljobs.serve(client, config.namespaces, seen=jobs.seen, gone=jobs.gone, beat=beat, stop=stop)
+            await rljobs.serve(
+                client,
+                config.namespaces,
+                seen=jobs.seen,
+                gone=jobs.gone,
+                beat=_beat(health, "rljobs"),
+                patience=config.patience,
+                stop=stop,
+            )
 
         try:
             ended = await _first(serve(), lease.keep(), *(cache.run() for cache in children.values()))

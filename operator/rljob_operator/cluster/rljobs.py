@@ -1,7 +1,7 @@
 """RLJobs through kopf: served by `on.event` alone, which never writes.
 
 No finalizer, no last-handled annotation, no progress in the status, no posted event: kopf only lists and watches. Its
-stream is ended by the server every STREAM_S, so that each new request is a sign of life (an idle stream's bookmarks
+stream is ended by the server again and again, so that each new request is a sign of life (an idle stream's bookmarks
 stay inside kopf).
 """
 
@@ -17,10 +17,8 @@ from kubernetes.aio.client.api_client import ApiClient
 
 from rljob_core.names import GROUP, PLURAL, VERSION
 from rljob_operator.cluster.api import PAGE_LIMIT, REQUEST_TIMEOUT_S, RLJOBS, Object
+from rljob_operator.cluster.health import Patience
 
-STREAM_S = 60
-SILENCE_S = 75.0
-"""Longer than a stream lives: only a dead connection is silent for so long."""
 IDLE_S = 0.5
 """kopf's workers only hand bodies on; an idle one must not hold up the end of the process."""
 
@@ -32,6 +30,7 @@ async def serve(
     seen: Callable[[Object], None],
     gone: Callable[[str], None],
     beat: Callable[[], None],
+    patience: Patience,
     stop: Callable[[], Awaitable[None]],
 ) -> None:
     """Run kopf until it is told to stop (SIGTERM, SIGINT) or fails.
@@ -59,22 +58,22 @@ async def serve(
     kopf.on.event(GROUP, VERSION, PLURAL, registry=registry, id="enqueue")(on_event)
     await kopf.operator(
         registry=registry,
-        settings=_settings(),
+        settings=_settings(patience),
         standalone=True,
         clusterwide=not namespaces,
         namespaces=namespaces,
     )
 
 
-def _settings() -> kopf.OperatorSettings:
+def _settings(patience: Patience) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
     settings.peering.standalone = True
     settings.posting.enabled = False
     settings.queueing.idle_timeout = IDLE_S
     settings.queueing.exit_timeout = IDLE_S
-    settings.watching.server_timeout = STREAM_S
-    settings.watching.inactivity_timeout = SILENCE_S
+    settings.watching.server_timeout = patience.stream_s
+    settings.watching.inactivity_timeout = patience.silence_s
     settings.watching.connect_timeout = REQUEST_TIMEOUT_S
     settings.watching.chunk_size = PAGE_LIMIT
     settings.networking.request_timeout = REQUEST_TIMEOUT_S
