@@ -1,4 +1,4 @@
-"""Two ranks, data or expert parallel, give the logits, gradients and tokens of one."""
+"""Two ranks, data or expert parallel, give the logits of `transformers`, and gradients and tokens of one rank."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from rljob_core.layouts import Layout, TensorKind
 from rljob_workers.model import Placement, Policy, build_policy, initial_tensors
@@ -36,15 +37,18 @@ CONFIG: dict[str, Any] = {
     "norm_topk_prob": True,
     "initializer_range": 0.2,
 }
+MODELS = {
+    head: (config, initial_tensors(config, 0))
+    for head, config in (("untied", CONFIG), ("tied", CONFIG | {"tie_word_embeddings": True}))
+}
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each of two processes computed, all layouts in one start."""
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of two processes computed, all heads and layouts in one start."""
     at = tmp_path_factory.mktemp("world")
     inputs = {
-        "config": CONFIG,
-        "tensors": initial_tensors(CONFIG, 0),
+        "models": MODELS,
         "ids": IDS,
         "map": EXPERT_MAP,
         "prompts": PROMPTS,
@@ -64,20 +68,43 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return [torch.load(at / f"out{rank}") for rank in range(2)]
 
 
+@pytest.fixture(scope="module", params=list(MODELS))
+def head(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def alone() -> Policy:
+def ranks(worlds: list[dict[str, Any]], head: str) -> list[dict[str, Any]]:
+    """What each rank computed of one model."""
+    return [world[head] for world in worlds]
+
+
+@pytest.fixture(scope="module")
+def reference(head: str) -> Qwen3MoeForCausalLM:
+    config, tensors = MODELS[head]
+    model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**config)).eval()
+    model.load_state_dict(tensors, strict=False)
+    model.tie_weights()
+    return model
+
+
+@pytest.fixture(scope="module")
+def alone(head: str) -> Policy:
     """One process holding everything, with the gradient of all rows."""
-    policy = build_policy(CONFIG, Placement())
-    policy.load_tensors(initial_tensors(CONFIG, 0))
+    config, tensors = MODELS[head]
+    policy = build_policy(config, Placement())
+    policy.load_tensors(tensors)
     (-policy(IDS).log_softmax(-1)[:, :-1].gather(-1, IDS[:, 1:, None])).sum().backward()
     return policy
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_logits(ranks: list[dict[str, Any]], alone: Policy, layout: str) -> None:
+def test_logits_are_those_of_transformers(
+    ranks: list[dict[str, Any]], reference: Qwen3MoeForCausalLM, layout: str
+) -> None:
     together = torch.cat([rank[layout]["logits"] for rank in ranks])
     with torch.no_grad():
-        assert (together - alone(IDS)).abs().max() <= 1e-5
+        assert (together - reference(IDS).logits).abs().max() <= 1e-5
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -102,10 +129,10 @@ def held(alone: Policy, name: str, layout: str, rank: int) -> list[int]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_experts_held_by_value(ranks: list[dict[str, Any]], layout: str) -> None:
+def test_experts_held_by_value(ranks: list[dict[str, Any]], head: str, layout: str) -> None:
     """rl.md 17: every rank its own experts."""
     name = "model.layers.1.mlp.experts.down_proj"
-    whole = initial_tensors(CONFIG, 0)[name]
+    whole = MODELS[head][1][name]
     for number, rank in enumerate(ranks):
         expected: Tensor = whole
         if layout != "dp2":
@@ -114,7 +141,7 @@ def test_experts_held_by_value(ranks: list[dict[str, Any]], layout: str) -> None
         assert torch.equal(rank[layout]["held"][name], expected)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS[1:])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_group_decodes_as_one_rank_does(ranks: list[dict[str, Any]], alone: Policy, layout: str) -> None:
     """One rank decodes, the other has no sequence and only serves its experts."""
     limits = EngineLimits(max_sequences=8, max_prompt_tokens=6, max_response_tokens=5)
@@ -129,7 +156,17 @@ def test_group_decodes_as_one_rank_does(ranks: list[dict[str, Any]], alone: Poli
     expected.sort(key=lambda f: f.slot)
     found = ranks[0][f"{layout} engine"]
     assert ranks[1][f"{layout} engine"] == []
-    assert [f[:2] for f in found] == [(f.slot, f.token_ids) for f in expected]
-    for (_, _, logprobs, reason), wanted in zip(found, expected, strict=True):
-        assert logprobs == pytest.approx(wanted.logprobs, abs=1e-5)
-        assert reason == wanted.finish_reason
+    assert [(f[0], f[1], f[3]) for f in found] == [(f.slot, f.token_ids, f.finish_reason) for f in expected]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_engine_logprobs_are_those_of_transformers(
+    ranks: list[dict[str, Any]], reference: Qwen3MoeForCausalLM, layout: str
+) -> None:
+    """Prefill, KV blocks and single-token steps of a group, against one forward over the whole sequence."""
+    for slot, response, logprobs, _ in ranks[0][f"{layout} engine"]:
+        ids = torch.tensor([PROMPTS[slot] + response])
+        with torch.no_grad():
+            every = reference(ids).logits[0].log_softmax(-1)
+        expected = every[len(PROMPTS[slot]) - 1 : -1].gather(-1, torch.tensor(response)[:, None])[:, 0]
+        assert (torch.tensor(logprobs) - expected).abs().max() <= 1e-5

@@ -1,6 +1,6 @@
 """One rank of two, run as a process by test_model_worlds.py: policies of several layouts, and a rollout group.
 
-Arguments: rank, world, rendezvous file, input file (config, whole tensors, ids), output file.
+Arguments: rank, world, rendezvous file, input file (config and whole tensors by head, ids, prompts), output file.
 """
 
 from __future__ import annotations
@@ -45,10 +45,8 @@ def decoded(policy: Policy, prompts: list[list[int]], mine: bool) -> list[Any]:
             return sorted((f.slot, f.token_ids, f.logprobs, f.finish_reason) for f in finished)
 
 
-def main(rank: int, world: int, rendezvous: str, given: Path, out: Path) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
-    inputs = torch.load(given)
+def of_layouts(rank: int, inputs: dict[str, Any], config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """What this rank computes of one model, under each layout."""
     group = expert_parallel_group(EP2, rank)
     mine = inputs["ids"][:5] if rank == 0 else inputs["ids"][5:]
     results: dict[str, Any] = {}
@@ -58,11 +56,18 @@ def main(rank: int, world: int, rendezvous: str, given: Path, out: Path) -> None
         "ep2 mapped": {"layout": EP2, "ep_group": group, "expert_map": inputs["map"]},
         "ep2 batched": {"layout": EP2, "ep_group": group, "deterministic": True},
     }.items():
-        policy = build_policy(inputs["config"], Placement(rank=rank, **options))
-        policy.load_tensors(inputs["tensors"])
+        policy = build_policy(config, Placement(rank=rank, **options))
+        policy.load_tensors(tensors)
         results[name] = trained(policy, mine)
-        if options["layout"] is EP2:
-            results[f"{name} engine"] = decoded(policy, inputs["prompts"], mine=rank == 0)
+        results[f"{name} engine"] = decoded(policy, inputs["prompts"], mine=rank == 0)
+    return results
+
+
+def main(rank: int, world: int, rendezvous: str, given: Path, out: Path) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
+    inputs = torch.load(given)
+    results = {head: of_layouts(rank, inputs, *model) for head, model in inputs["models"].items()}
     torch.save(results, out)
     dist.destroy_process_group()
 
