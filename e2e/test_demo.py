@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 import summaries
+import torch
 from live import ROOT
+from transformers import AutoModelForCausalLM
+
+from rljob_workers.model import Placement, build_policy, read_directory
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
@@ -36,7 +40,7 @@ def test_the_demo_learns_within_its_bounds(tmp_path: Path) -> None:
     for left in ("metrics.jsonl", "samples.jsonl", "report.html"):
         assert (run / left).stat().st_size, left
     assert list(run.rglob("events.out.tfevents.*"))
-    assert list((run / "checkpoints").glob("step-*/model/config.json"))
+    assert_transformers_agrees(run / "checkpoints/latest/model")
 
     second = samples / "jsonl-checkpoint.yaml"
     second.write_text(second.read_text().replace("/tmp/rljob", str(tmp_path)))  # its volume outlives runs
@@ -45,6 +49,19 @@ def test_the_demo_learns_within_its_bounds(tmp_path: Path) -> None:
     print(json.dumps(summary))
     assert summary["phase"] == "Succeeded"
     assert summary["eval_mean_reward"] > 0.5, "learns to sort, from what it learned of reversing"
+
+
+def assert_transformers_agrees(directory: Path) -> None:
+    """A checkpoint of a job loads in `transformers`, and gives the logits our own model gives."""
+    theirs = AutoModelForCausalLM.from_pretrained(directory)
+    config, tensors = read_directory(directory)
+    ours = build_policy(config, Placement())
+    ours.load_tensors(tensors)
+    ids = torch.randint(0, config["vocab_size"], (16, 12), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        logits = theirs(ids).logits
+        assert (ours(ids) - logits).abs().max() <= 1e-5
+    assert logits.std() > 0.1, "a trained model, not an empty one"
 
 
 def finished(command: list[str], log: Path) -> int:
