@@ -2,7 +2,8 @@
 
 Records, by `kind`: `start` (a coordinator began at `step`), `version` (a policy version was issued; on disk before
 anybody may use it), `trained` (`step` consumed `prompts` prompts from `first_prompt` on), `rolled_back` (steps above
-`step` are undone: the checkpoint resumed from is older), `checkpoint`, `end`. Unknown kinds are ignored.
+`step` are undone: the checkpoint resumed from is older), `first_token` (sampled at `time`, unix seconds), `checkpoint`,
+`end`. Unknown kinds are ignored.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class Replay:
 
     highest_version: int = -1
     trained: dict[int, range] = field(default_factory=dict)
+    first_token_at: float | None = None
+    """Unix seconds."""
     whole_bytes: int = 0
     """Length of the readable part: what follows is a line torn by a crash."""
 
@@ -41,6 +44,8 @@ class Replay:
         elif kind == "trained":
             first = record["first_prompt"]
             self.trained[record["step"]] = range(first, first + record["prompts"])
+        elif kind == "first_token":
+            self.first_token_at = min(self.first_token_at or record["time"], record["time"])
         elif kind == "rolled_back":
             self.trained = {s: ids for s, ids in self.trained.items() if s <= record["step"]}
 
@@ -66,18 +71,32 @@ def replay(data: bytes) -> Replay:
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """Where a session begins. highest_version: never to be issued again. state: of the checkpoint, empty without."""
+    """Where a session begins.
+
+    highest_version: never to be issued again. state: of the checkpoint, empty without. first_token_at: of the job, when
+    an earlier start of it has sampled; unix seconds.
+    """
 
     step: int = 0
     highest_version: int = -1
     state: dict[str, Any] = field(default_factory=dict)
+    first_token_at: float | None = None
     records: tuple[dict[str, Any], ...] = ()
     """To be appended before anything else."""
 
 
-def start_from(journal: Replay, *, step: int, version: int, state: dict[str, Any], prompts_per_step: int) -> Start:
+def start_from(
+    journal: Replay,
+    *,
+    step: int,
+    version: int,
+    state: dict[str, Any],
+    prompts_per_step: int,
+    job_started_at: float = 0.0,
+) -> Start:
     """Begin at a checkpoint (`step` 0 and version -1: at none), settling what the journal says differently.
 
+    job_started_at: unix seconds; an earlier token was another job's, from whose checkpoint this one goes on.
     Steps trained after the checkpoint are rolled back; a checkpoint whose step had not reached the journal is added.
     """
     records: list[dict[str, Any]] = []
@@ -88,7 +107,14 @@ def start_from(journal: Replay, *, step: int, version: int, state: dict[str, Any
         for s in range(journal.last_step + 1, step + 1)
     ]
     records.append({"kind": "start", "step": step})
-    return Start(step=step, highest_version=max(journal.highest_version, version), state=state, records=tuple(records))
+    first = journal.first_token_at
+    return Start(
+        step=step,
+        highest_version=max(journal.highest_version, version),
+        state=state,
+        first_token_at=first if first is not None and first >= job_started_at else None,
+        records=tuple(records),
+    )
 
 
 def lineage_prompts(journal: Iterable[dict[str, Any]] | Replay) -> list[int]:

@@ -286,6 +286,7 @@ def test_summary_prefers_the_coordinators_figures_and_its_own_times():
         {"steps": 5, "seconds": 1, "kv": {"hits": 3}},
         report,
         RLJobStatus(phase=Phase.SUCCEEDED),
+        created_at=100.0,
         started_at=100.0,
         ended_at=130.0,
         peak_pss_bytes=7,
@@ -294,11 +295,10 @@ def test_summary_prefers_the_coordinators_figures_and_its_own_times():
     assert (out["kv"], out["peak_pss_bytes"], out["restarts"]) == ({"hits": 3}, 7, 0)
 
 
-def test_startup_of_a_resumed_run_is_not_the_first_ones():
+def test_startup_of_a_resumed_run_stays_that_of_its_first_command():
     report = Report(sequence=1, first_token_at=50.0)
-    written = {"startup_seconds": -50.0}
-    out = merged(written, report, RLJobStatus(), started_at=100.0, ended_at=130.0, peak_pss_bytes=0)
-    assert "startup_seconds" not in out
+    out = merged({}, report, RLJobStatus(), created_at=40.0, started_at=100.0, ended_at=130.0, peak_pss_bytes=0)
+    assert (out["startup_seconds"], out["seconds"]) == (10.0, 30.0)
 
 
 def test_pss_counts_children_too():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from rljob_core.session.records import EVALUATION_BASE, Batch, PromptSource
 from rljob_core.session.settings import EvaluationSettings
@@ -37,12 +39,16 @@ class _Running:
 class Evaluations:
     """When to evaluate, and what came out. One after another, each under the version it was due at."""
 
-    def __init__(self, settings: EvaluationSettings | None, source: PromptSource) -> None:
+    def __init__(
+        self, settings: EvaluationSettings | None, source: PromptSource, state: Mapping[str, Any] | None = None
+    ) -> None:
+        """state: of the checkpoint gone on from."""
         self._settings, self._source = settings, source
         self._started = 0
         self._running: list[_Running] = []
         self._due: int | None = None
-        self.last: EvaluationResult | None = None
+        self.last = EvaluationResult(**state) if state else None
+        self._decisive: EvaluationResult | None = None
 
     @property
     def due(self) -> bool:
@@ -94,6 +100,19 @@ class Evaluations:
             )
             out.append((self.last, run.batch))
         return out
+
+    @property
+    def shown(self) -> EvaluationResult | None:
+        """The one that ended the job, else the newest."""
+        return self._decisive or self.last
+
+    def decide(self) -> None:
+        """The newest one ends the job: whatever follows of newer weights does not take its place."""
+        self._decisive = self.last
+
+    def state(self) -> dict[str, Any] | None:
+        """For a checkpoint."""
+        return None if self.last is None else asdict(self.last)
 
     def target_reached(self) -> bool:
         target = self._settings.target_exact_match if self._settings is not None else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rljob_core.api.base import Document
 from rljob_core.api.directive import StageName
@@ -23,6 +24,7 @@ TOKEN_BYTES, LOGPROB_BYTES, LENGTHS_BYTES = 4, 4, 8
 class LastStep(Document):
     """Figures of the newest trained step."""
 
+    model_config = Document.model_config | {"extra": "ignore"}
     reward_mean: float = 0.0
     lag_newest: int = 0
     lag_oldest: int = 0
@@ -36,18 +38,36 @@ class LastStep(Document):
 
 
 class Figures:
-    """Counts as things happen. Times are arguments."""
+    """Counts as things happen. Times are arguments. state: of the checkpoint gone on from."""
 
-    def __init__(self, totals: Totals) -> None:
+    def __init__(self, totals: Totals, state: Mapping[str, Any] | None = None) -> None:
+        state = state or {}
         self.totals = totals
-        self.last = LastStep()
-        self.experts = ExpertCounters()
+        self.last = LastStep.model_validate(state.get("last_step", {}))
+        self.experts = ExpertCounters.model_validate(state.get("experts", {}))
         self.expert_counts: list[list[int]] = []
         """[MoE layer][expert] routed tokens of the newest step."""
         self._pull_seconds: dict[int, float] = {}
         self._steps: deque[tuple[float, int]] = deque(maxlen=RATE_STEPS)
         """(unix seconds, tokens generated) at the ends of the newest steps."""
         self._tokens_before = totals.tokens_generated
+
+    def state(self, last: LastStep) -> dict[str, Any]:
+        """For a checkpoint: what is known of the newest step is not empty after a resume."""
+        return {"last_step": last.model_dump(), "experts": self.experts.model_dump()}
+
+    def known(self, batch: Batch, consumed_at: int) -> LastStep:
+        """Of a step that is about to be trained: rewards and lags of its batch; the rest is still the step's before."""
+        samples = batch.ordered()
+        responses = [s.response_tokens for s in samples]
+        return self.last.model_copy(
+            update={
+                "reward_mean": sum(s.reward or 0.0 for s in samples) / len(samples),
+                "lag_newest": max(lag(consumed_at, s.last_version) for s in samples),
+                "lag_oldest": max(lag(consumed_at, s.first_version) for s in samples),
+                "response_tokens_mean": sum(responses) / len(responses),
+            }
+        )
 
     def add_spans(self, role: str, spans: Sequence[Span]) -> None:
         stages = self.totals.stage_seconds.setdefault(role, {})
@@ -81,26 +101,18 @@ class Figures:
 
     def trained(self, command: Command, batch: Batch, consumed_at: int, now: float) -> dict[str, float]:
         """One step is over; consumed_at: version it started from. Returns its line of metrics.jsonl."""
-        samples, metrics = batch.ordered(), command.metrics
-        responses = [s.response_tokens for s in samples]
+        samples, metrics, known = batch.ordered(), command.metrics, self.known(batch, consumed_at)
         rewards = [s.reward or 0.0 for s in samples]
-        mean = sum(rewards) / len(rewards)
-        oldest = max(lag(consumed_at, s.first_version) for s in samples)
         self._pad(batch)
-        self.totals.max_version_lag_seen = max(self.totals.max_version_lag_seen, oldest)
+        self.totals.max_version_lag_seen = max(self.totals.max_version_lag_seen, known.lag_oldest)
         self.totals.logprob_gap = max(self.totals.logprob_gap, metrics.get("logprob_gap", 0.0))
         seconds = now - (self._steps[-1][0] if self._steps else command.issued_at)
         since, tokens_before = self._steps[0] if self._steps else (command.issued_at, self._tokens_before)
         generated = self.totals.tokens_generated - tokens_before
         self._steps.append((now, self.totals.tokens_generated))
-        self.last = LastStep(
-            reward_mean=mean,
-            lag_newest=max(lag(consumed_at, s.last_version) for s in samples),
-            lag_oldest=oldest,
-            tokens_per_second=generated / (now - since) if now > since else 0.0,
-            response_tokens_mean=sum(responses) / len(responses),
-            **{k: v for k, v in metrics.items() if k in _FROM_TRAINER},
-        )
+        rate = generated / (now - since) if now > since else 0.0
+        from_trainer = {k: v for k, v in metrics.items() if k in _FROM_TRAINER}
+        self.last = known.model_copy(update={"tokens_per_second": rate, **from_trainer})
         if command.expert_counts:
             self.expert_counts = command.expert_counts
             self.experts = ExpertCounters(max_over_mean=max_over_mean(command.expert_counts))
@@ -111,10 +123,10 @@ class Figures:
             "version": command.version,
             "seconds": seconds,
             "train_seconds": now - command.issued_at,
-            "reward_std": (sum((r - mean) ** 2 for r in rewards) / len(rewards)) ** 0.5,
+            "reward_std": (sum((r - known.reward_mean) ** 2 for r in rewards) / len(rewards)) ** 0.5,
             "exact_match": sum(s.exact for s in samples) / len(samples),
             "no_eos_share": sum(s.finish_reason != "eos" for s in samples) / len(samples),
-            "response_tokens_max": max(responses),
+            "response_tokens_max": max(s.response_tokens for s in samples),
             "experts_max_over_mean": self.experts.max_over_mean,
         }
 

@@ -9,7 +9,7 @@ from rljob_core.api.report import Absent, Cause, Outcome
 from rljob_core.journal import Start
 from rljob_core.names import Role
 from rljob_core.session.evaluation import Evaluations
-from rljob_core.session.figures import Figures
+from rljob_core.session.figures import Figures, LastStep
 from rljob_core.session.records import Batch, Discarded, Effect, EvaluationLogged, Journalled, PromptSource
 from rljob_core.session.sampling import Sampling
 from rljob_core.session.settings import Settings
@@ -33,13 +33,13 @@ class Flow:
         self.step, self.version, self.highest = start.step, -1, start.highest_version
         self.resumed_step = start.step if start.step else -1
         totals = Totals.model_validate(start.state.get("totals", {}))
-        totals.first_token_at = None
+        totals.first_token_at = start.first_token_at
         self.tokens_at_start = totals.tokens_generated
         self.registry = Registry()
         self.sampling = Sampling(settings=settings, totals=totals)
         self.trainers = Trainers(settings)
-        self.evaluations = Evaluations(settings.evaluation, source)
-        self.figures = Figures(totals)
+        self.evaluations = Evaluations(settings.evaluation, source, start.state.get("evaluation"))
+        self.figures = Figures(totals, start.state.get("figures"))
         self.batches: dict[int, Batch] = {}
         self.max_version_lag = settings.max_version_lag
         self.last_checkpoint_step: int | None = start.step or None
@@ -92,6 +92,7 @@ class Flow:
             self.sampling.retire(batch)
         if self.finishing is Outcome.NONE and self.evaluations.target_reached():
             self.finishing, self.message = Outcome.TARGET_REACHED, "evaluation.targetExactMatch is reached"
+            self.evaluations.decide()
         if self.finishing is Outcome.NONE and self.step >= self.settings.steps:
             self.finishing, self.message = Outcome.STEPS_DONE, f"all {self.settings.steps} steps are done"
         if not self.trainers.complete and self.finishing is not Outcome.DRAINED:
@@ -155,7 +156,7 @@ class Flow:
             version=version,
             batch=batch,
             checkpoint_after=checkpoint,
-            state=self._state(step, version) if checkpoint else {},
+            state=self._state(step, version, self.figures.known(batch, self.version)) if checkpoint else {},
             issued_at=now,
         )
         self.trainers.issue(command)
@@ -171,7 +172,7 @@ class Flow:
             self._serve()
         elif self.trainers.checkpoint_pending is None:
             if self.step and self.last_checkpoint_step != self.step:
-                state = self._state(self.step, self.version)
+                state = self._state(self.step, self.version, self.figures.last)
                 self.trainers.issue(
                     Command(kind=TrainCommand.CHECKPOINT, step=self.step, version=self.version, state=state)
                 )
@@ -190,8 +191,9 @@ class Flow:
         self._effects.append(Journalled(record={"kind": "version", "version": self.highest, "step": self.step}))
         return self.highest
 
-    def _state(self, step: int, version: int) -> dict[str, Any]:
-        """The coordinator's part of the checkpoint of `step`; in_flight: prompts admitted but not trained by then."""
+    def _state(self, step: int, version: int, last: LastStep) -> dict[str, Any]:
+        """The coordinator's part of the checkpoint of `step`, whose figures are `last`; in_flight: prompts admitted but
+        not trained by then."""
         size = self.settings.prompts_per_step
         ahead = sorted(index for index in self.batches if index >= step)
         return {
@@ -202,4 +204,6 @@ class Flow:
             "next_prompt": step * size,
             "in_flight": [[index * size, (index + 1) * size] for index in ahead],
             "totals": self.sampling.totals.model_dump(mode="json"),
+            "figures": self.figures.state(last),
+            "evaluation": self.evaluations.state(),
         }

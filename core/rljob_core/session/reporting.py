@@ -11,7 +11,7 @@ from rljob_core.session.flow import Flow
 
 def report(session: Flow, sequence: int, *, dropped_prompts: int = 0) -> Report:
     """One snapshot; the outcome shows once everybody has been told to stop."""
-    totals, last, evaluation = session.sampling.totals, session.figures.last, session.evaluations.last
+    totals, last, evaluation = session.sampling.totals, session.figures.last, session.evaluations.shown
     return Report(
         sequence=sequence,
         applied_revision=session.applied_revision,

@@ -40,6 +40,8 @@ class Sampling:
     settings: Settings
     totals: Totals
     serving: int = -1
+    first_token_at: float | None = None
+    """Unix seconds; since this start, where the totals know the first of the run."""
     garbage: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -173,6 +175,7 @@ class Sampling:
         totals.tokens_generated += sum(sample.response_tokens for sample in kept)
         if message.first_token_at is not None:
             totals.first_token_at = min(totals.first_token_at or message.first_token_at, message.first_token_at)
+            self.first_token_at = min(self.first_token_at or message.first_token_at, message.first_token_at)
         if kept and message.table is TableName.ROLLOUT:
             queue = totals.queue
             totals.queue = queue.model_copy(

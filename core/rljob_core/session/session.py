@@ -140,7 +140,12 @@ class Session(Flow):
         self.sampling.complete_prefill(message)
 
     def complete_rollout(self, message: CompleteRollout) -> list[bool]:
-        return self.sampling.complete_rollout(message)
+        totals = self.sampling.totals
+        known = totals.first_token_at
+        accepted = self.sampling.complete_rollout(message)
+        if totals.first_token_at != known:
+            self._effects.append(Journalled(record={"kind": "first_token", "time": totals.first_token_at}))
+        return accepted
 
     def take_reward(self, worker: Worker, room: int, now: float) -> RewardWork:
         if self.stopping:

@@ -14,7 +14,7 @@ class Totals(BaseModel):
     model_config = ConfigDict(extra="ignore")
     tokens_generated: int = 0
     first_token_at: float | None = None
-    """Unix seconds; of this start of the job."""
+    """Unix seconds, of the whole run: the journal keeps it."""
     reward_timeouts: int = 0
     max_version_lag_seen: int = 0
     logprob_gap: float = 0.0

@@ -59,10 +59,10 @@ def main(args: argparse.Namespace) -> int:
 def _supervise(run: RunDirectory, identity: Identity, folder: Path, show: Display, started_at: float) -> int:
     run.make_checkpoint_directory(identity.job, folder)
     with show:
-        supervisor = Supervisor(run, identity, folder, show, started_at=started_at, environ=os.environ)
+        supervisor = Supervisor(run, identity, folder, show, environ=os.environ)
         result = asyncio.run(supervisor.supervise())
     with _undisturbed():
-        figures = _summarize(run, result, started_at)
+        figures = _summarize(run, identity, result, started_at)
         write_report(run.path, run.report_file)
         for line in ending.lines(run, identity.job, folder, result, figures):
             show.say(line)
@@ -115,12 +115,13 @@ def _keep_earlier(run: RunDirectory, job: RLJob, folder: Path, show: Display) ->
         show.say(f"kept the earlier run as {moved}")
 
 
-def _summarize(run: RunDirectory, result: Result, started_at: float) -> dict[str, Any]:
+def _summarize(run: RunDirectory, identity: Identity, result: Result, started_at: float) -> dict[str, Any]:
     written = summary.coordinator_summary(run.summary_file, started_at)
     figures = summary.merged(
         written,
         result.report,
         result.status,
+        created_at=identity.created_at,
         started_at=started_at,
         ended_at=time.time(),
         peak_pss_bytes=result.peak_pss_bytes,

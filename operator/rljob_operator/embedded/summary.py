@@ -8,6 +8,7 @@ from typing import Any
 
 from rljob_core.api.report import Report
 from rljob_core.api.status import RLJobStatus
+from rljob_core.session.summary import figures
 
 
 def coordinator_summary(path: Path, since: float) -> dict[str, Any]:
@@ -23,46 +24,24 @@ def merged(
     report: Report | None,
     status: RLJobStatus,
     *,
+    created_at: float,
     started_at: float,
     ended_at: float,
     peak_pss_bytes: int,
 ) -> dict[str, Any]:
-    """Figures of the report where the coordinator wrote none; times and memory as seen from here.
+    """Figures of the report where the coordinator wrote none; times (unix seconds) and memory as seen from here.
 
-    startup_seconds: start of the command to the first sampled token; absent when none was sampled by this command.
+    created_at: of the job, by the first command of the run. started_at, ended_at: of this command.
     """
-    out = _from_report(report) | written
+    out = (figures(report) if report else {}) | written
     first = report.first_token_at if report else None
     out |= {
         "phase": str(status.phase),
         "reason": status.reason,
         "message": status.message,
         "seconds": round(ended_at - started_at, 3),
-        "startup_seconds": round(first - started_at, 3) if first is not None and first >= started_at else None,
+        "startup_seconds": round(first - created_at, 3) if first is not None else None,
         "restarts": status.restarts.counted + status.restarts.uncounted,
         "peak_pss_bytes": peak_pss_bytes,
     }
     return {key: value for key, value in out.items() if value is not None}
-
-
-def _from_report(report: Report | None) -> dict[str, Any]:
-    if report is None:
-        return {}
-    phase_seconds: dict[str, dict[str, float]] = {}
-    for spent in report.stages:
-        phase_seconds.setdefault(spent.role, {})[str(spent.stage)] = spent.seconds
-    return {
-        "steps": report.step,
-        "tokens_generated": report.tokens_generated,
-        "tokens_per_second": report.tokens_per_second,
-        "eval_exact_match": report.eval_exact_match,
-        "eval_mean_reward": report.eval_mean_reward,
-        "policy_version": report.policy_version,
-        "max_version_lag": report.max_version_lag_seen,
-        "logprob_gap": report.logprob_gap,
-        "kv": report.kv.model_dump(),
-        "queue": report.queue.model_dump(),
-        "weights": report.weights.model_dump(),
-        "experts": report.experts.model_dump(),
-        "phase_seconds": phase_seconds,
-    }

@@ -44,7 +44,7 @@ class Result:
 class Supervisor:
     """Runs the job of a locked run directory.
 
-    folder: of the RLJob file. started_at: unix seconds at which the command began. environ: what workers inherit.
+    folder: of the RLJob file. environ: what workers inherit.
     """
 
     def __init__(
@@ -54,7 +54,6 @@ class Supervisor:
         folder: Path,
         display: Display,
         *,
-        started_at: float,
         environ: Mapping[str, str],
     ) -> None:
         self._run, self._job, self._created_at = run, identity.job, identity.created_at
@@ -71,7 +70,7 @@ class Supervisor:
             places=places,
             environ=environ,
             parent_pid=os.getpid(),
-            started_at=started_at,
+            started_at=identity.created_at,
             clock=time.time,
             wake=self._wake.set,
             rng=random.SystemRandom(),

@@ -74,6 +74,53 @@ def test_resume_of_a_finished_job_evaluates_and_ends_without_training(job: MakeJ
     assert len(again.evaluations) == 1
 
 
+@pytest.mark.parametrize("drained", [False, True])
+def test_figures_of_the_newest_step_are_not_empty_after_a_resume(job: MakeJob, drained: bool) -> None:
+    """Also where nothing is left to train: a job that was killed between its last checkpoint and its end."""
+    running = job(steps=2)
+    running.reward = 0.25
+    running.run(until=lambda: running.checkpoint is not None)
+    assert running.checkpoint[0] == running.session.step == 2
+    before = report((running.drain().run() if drained else running).session, 1)
+    after = report(running.resume().session, 1)
+    assert before.reward_mean == after.reward_mean == 0.25
+    assert (after.lag_oldest, after.response_tokens_mean) == (before.lag_oldest, 3.0)
+    again = running.resume().run()
+    assert again.steps == []
+    assert report(again.session, 1).reward_mean == 0.25
+
+
+def test_the_newest_evaluation_outlives_a_drain(job: MakeJob) -> None:
+    running = job(steps=9)
+    running.run(until=lambda: running.session.evaluations.last is not None)
+    resumed = running.drain().run().resume()
+    assert report(resumed.session, 1).eval_step == 2
+
+
+def test_the_first_token_is_that_of_the_run_not_of_the_last_start(job: MakeJob) -> None:
+    running = job(steps=6)
+    running.now = 100.0
+    running.beat()
+    running.run(until=lambda: running.session.step == 1)
+    first = report(running.session, 1).first_token_at
+    assert 100.0 < first < running.now
+    crashed = running.resume()
+    assert crashed.checkpoint is None, "not from a checkpoint"
+    assert crashed.session.sampling.first_token_at is None
+    crashed.now = 900.0
+    crashed.beat()
+    done = crashed.run()
+    assert report(done.session, 1).first_token_at == first
+    assert done.session.sampling.first_token_at > 900.0
+    assert [json.loads(line)["kind"] for line in done.journal.splitlines()].count("first_token") == 1
+    log = replay(done.journal)
+    begins = [
+        start_from(log, step=0, version=-1, state={}, prompts_per_step=4, job_started_at=at).first_token_at
+        for at in (99.0, 500.0)
+    ]
+    assert begins == [first, None], "a token before the job began was another job's"
+
+
 def test_no_rollout_is_repeated_on_resume_beyond_what_was_not_trained_rl49(job: MakeJob) -> None:
     running = job(steps=6, evaluation=None)
     running.run(until=lambda: running.session.step == 4)

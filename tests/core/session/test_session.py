@@ -95,6 +95,21 @@ def test_reaching_the_target_ends_the_job_early_with_a_checkpoint(job: MakeJob) 
     assert done.session.evaluations.last.version == done.session.version
 
 
+def test_the_evaluation_that_ended_the_job_is_the_one_reported(job: MakeJob) -> None:
+    """Weights trained while it ran are evaluated too, but a lower figure of theirs does not take its place."""
+    target = EvaluationSettings(prompts=3, every_steps=2, greedy=True, target_exact_match=0.9)
+    running = job(evaluation=target, steps=50, max_version_lag=1)
+    running.run(until=lambda: running.session.evaluations.running)
+    running.run(until=lambda: running.session.finishing is not Outcome.NONE)
+    decisive = running.session.evaluations.last
+    running.reward = 0.5
+    done = running.run()
+    told = report(done.session, 1)
+    assert (told.eval_step, told.eval_exact_match) == (decisive.step, 1.0)
+    assert [e.metrics["eval_exact_match"] for e in done.evaluations][-2:] == [1.0, 0.0]
+    assert done.evaluations[-1].metrics["version"] == done.session.version > decisive.version
+
+
 def test_constant_rewards_are_trained_not_refilled_rl43(job: MakeJob) -> None:
     running = job(evaluation=None)
     running.reward = 0.0

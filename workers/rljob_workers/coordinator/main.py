@@ -67,7 +67,14 @@ def begin(context: Context, directory: Path, prompts_per_step: int) -> tuple[Sta
     state = {} if checkpoint is None else checkpoint.coordinator_state()
     if step:
         _log.info("resuming from step %d, highest version so far %d", step, journal.highest_version)
-    start = start_from(journal, step=step, version=version, state=state, prompts_per_step=prompts_per_step)
+    start = start_from(
+        journal,
+        step=step,
+        version=version,
+        state=state,
+        prompts_per_step=prompts_per_step,
+        job_started_at=context.started_at,
+    )
     return start, journal.whole_bytes
 
 
@@ -103,6 +110,7 @@ async def serve(context: Context, settings: Settings, prompts: JobPrompts, store
                     now=clock(),
                     attempt=context.attempt,
                     tokens_here=final.tokens_generated - session.tokens_at_start,
+                    sampling_since=session.sampling.first_token_at,
                 )
             )
     return _end(context, final)
