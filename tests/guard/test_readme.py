@@ -60,8 +60,3 @@ def test_a_command_is_run_somewhere(command: str) -> None:
 def test_a_make_target_exists(command: str) -> None:
     target = command.split()[1]
     assert re.search(rf"^({re.escape(target)}|bench-%):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-
-
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"\b(?:manifests|docs|e2e|bench|tests)/[\w./-]+\w", README))))
-def test_a_path_exists(path: str) -> None:
-    assert (ROOT / path).exists()
