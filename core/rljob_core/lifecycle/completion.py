@@ -24,7 +24,7 @@ def completed(job: RLJob, view: View, memory: Memory, now: float) -> Ending | No
     ended = not view.live(Role.COORDINATOR, Role.TRAINER)
     overdue = memory.done_since is not None and now - memory.done_since >= FINISH_GRACE_S
     if (ended and (said_so or (silent and all_zero))) or (said_so and overdue):
-        return Ending(phase=Phase.SUCCEEDED, reason=_reason(memory), message=_message(job, memory))
+        return Ending(phase=Phase.SUCCEEDED, reason=_reason(memory), message=_message(memory))
     return None
 
 
@@ -39,8 +39,8 @@ def _reason(memory: Memory) -> Reason:
     return Reason.TARGET_REACHED if target else Reason.STEPS_DONE
 
 
-def _message(job: RLJob, memory: Memory) -> str:
+def _message(memory: Memory) -> str:
     report = memory.final_report
     if report is None:
         return "all trainers ended with exit code 0"
-    return report.outcome_message or f"{report.step} of {job.spec.algorithm.steps} steps done"
+    return report.outcome_message or f"{report.step} of {report.total_steps} steps done"

@@ -63,7 +63,6 @@ def _status(job: RLJob, observed: Observed, view: View, memory: Memory, now: flo
             "message": message,
             "observed_generation": generation,
             "conditions": conditions(found.phase, found.reason, message, generation, observed, view, memory, now),
-            "total_steps": job.spec.algorithm.steps,
             "mode": str(job.spec.deployment.mode),
             "pods_ready": _pods_ready(roles),
             "roles": roles,
@@ -73,7 +72,7 @@ def _status(job: RLJob, observed: Observed, view: View, memory: Memory, now: flo
             "resumed_step": memory.resumed_step,
             "start_time": _time(memory.start_time),
             "completion_time": _time(memory.completion_time),
-            **_progress(job, observed.status, report),
+            **_progress(job, observed.status, view, report),
         }
     )
 
@@ -94,15 +93,17 @@ def _pods_ready(roles: Mapping[str, Ready]) -> str:
     return f"{sum(r.ready for r in roles.values())}/{sum(r.wanted for r in roles.values())}"
 
 
-def _progress(job: RLJob, before: RLJobStatus, report: Report | None) -> dict[str, Any]:
+def _progress(job: RLJob, before: RLJobStatus, view: View, report: Report | None) -> dict[str, Any]:
     """Figures of the report, rounded before comparison; without a report the last ones stay."""
+    total = _total_steps(job, before, view, report)
     if report is None:
-        return {"progress": before.progress or f"0/{job.spec.algorithm.steps}"}
+        return {"total_steps": total, "progress": f"{before.step}/{total}"}
     evaluated = report.eval_exact_match
     saved = report.last_checkpoint_step
     return {
         "step": report.step,
-        "progress": f"{report.step}/{job.spec.algorithm.steps}",
+        "total_steps": total,
+        "progress": f"{report.step}/{total}",
         "policy_version": report.policy_version,
         "reward": three_digits(report.reward_mean) if report.step else before.reward,
         "eval_exact_match": three_digits(evaluated) if evaluated is not None else before.eval_exact_match,
@@ -111,6 +112,13 @@ def _progress(job: RLJob, before: RLJobStatus, report: Report | None) -> dict[st
         "balance": three_digits(report.experts.max_over_mean) if report.experts.max_over_mean else before.balance,
         "last_checkpoint_step": saved if saved is not None else before.last_checkpoint_step,
     }
+
+
+def _total_steps(job: RLJob, before: RLJobStatus, view: View, report: Report | None) -> int:
+    """Those of the job as it runs: pods read their spec at their start, so an edit is not theirs (B57)."""
+    if report is not None and report.total_steps:
+        return report.total_steps
+    return before.total_steps if before.total_steps and view.current else job.spec.algorithm.steps
 
 
 def _held(before: RLJobStatus, fresh: RLJobStatus) -> dict[str, Any]:

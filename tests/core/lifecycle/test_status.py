@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rljob_core.api.report import Report
+from rljob_core.lifecycle.model import ApplyError
 from rljob_core.lifecycle.text import rfc3339, shorten, three_digits
 
 
@@ -26,6 +27,30 @@ def test_progress_at_most_every_ten_seconds(world):
     plan = world.step(1)
     assert plan.status.step == 1
     assert plan.requeue_after == pytest.approx(9)
+
+
+def test_an_edited_spec_does_not_change_what_the_running_job_is_said_to_do_b57(world, new_job):
+    world.run()
+    world.report = Report(sequence=2, step=4, total_steps=10)
+    world.step(11)
+    world.job = new_job(algorithm={"steps": 500})
+    world.step(11)
+    assert (world.status.total_steps, world.status.progress) == (10, "4/10")
+    world.report = None
+    world.step(11)
+    assert (world.status.total_steps, world.status.progress) == (10, "4/10"), "the operator was restarted"
+    world.report = Report(sequence=1, step=4, total_steps=500)
+    world.step(11)
+    assert (world.status.total_steps, world.status.progress) == (500, "4/500"), "a new attempt read the new spec"
+
+
+def test_before_any_pod_an_edited_spec_counts_b57(world, new_job):
+    world.errors = (ApplyError(action="create", name="demo-trainer-0", reason="QuotaExceeded", message="no"),)
+    world.step()
+    world.pods.clear()
+    world.job = new_job(algorithm={"steps": 500})
+    world.step()
+    assert (world.status.total_steps, world.status.progress) == (500, "0/500")
 
 
 def test_figures_that_round_to_the_same_are_no_change(world):
