@@ -75,7 +75,7 @@ def _flat(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
         mine = [p for p in parameters if p.dtype is dtype]
         sizes = [-(-p.numel() // ALIGN_ELEMENTS) * ALIGN_ELEMENTS for p in mine]
         flat = mine[0].new_zeros(sum(sizes), requires_grad=False)
-        for parameter, part in zip(mine, flat.split(sizes), strict=True):
+        for parameter, part in zip(mine, torch.split(flat, sizes), strict=True):
             parameter.grad = part[: parameter.numel()].view_as(parameter)
         out.append(flat)
     return out
@@ -101,5 +101,5 @@ def _squared(flats: Sequence[Tensor]) -> Tensor:
 def _sum(flats: Sequence[Tensor], group: dist.ProcessGroup | None) -> None:
     """All-reduce in place, in buckets: few large messages of bounded size."""
     for flat in flats:
-        for bucket in flat.split(BUCKET_BYTES // flat.element_size()):
+        for bucket in torch.split(flat, BUCKET_BYTES // flat.element_size()):
             dist.all_reduce(bucket, group=group)

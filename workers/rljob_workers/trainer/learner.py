@@ -142,7 +142,7 @@ class Learner:
         for at in _micro(*inputs_BT.shape):
             logprobs_BTV = losses.vocabulary_logprobs(self._reference(inputs_BT[at]), self.temperature)
             out_BT.append(losses.taken_logprobs(logprobs_BTV, targets_BT[at]))
-        return torch.cat(out_BT).split([len(batch) for batch in minibatches])
+        return torch.split(torch.cat(out_BT), [len(batch) for batch in minibatches])
 
     @torch.no_grad()
     def _older_gap(self, batch: Batch, sums: Tensor) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -50,12 +51,17 @@ class Optimizer:
             at.ep_group,
         )
         self._masters = {n: p if p.dtype is torch.float32 else _master(p) for n, p in self._parameters.items()}
-        self._adamw = torch.optim.AdamW(
+        self._fused = next(policy.parameters()).device.type in FUSED_ON
+
+    @cached_property
+    def _adamw(self) -> torch.optim.AdamW:
+        """Made when it is first needed: torch's optimizers import its compiler, seconds before the first token."""
+        return torch.optim.AdamW(
             self._masters.values(),
-            lr=options.learning_rate,
-            betas=(options.beta1, options.beta2),
-            weight_decay=options.weight_decay,
-            fused=next(policy.parameters()).device.type in FUSED_ON,
+            lr=self._options.learning_rate,
+            betas=(self._options.beta1, self._options.beta2),
+            weight_decay=self._options.weight_decay,
+            fused=self._fused,
         )
 
     def update(self, step: int) -> float:
