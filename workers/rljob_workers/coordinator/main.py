@@ -7,14 +7,14 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, closing, contextmanager
 from pathlib import Path
 
 from aiohttp import web
 
 from rljob_core.api.report import Outcome, Report, TerminationMessage
-from rljob_core.errors import EXIT_DRAINED, EXIT_INVALID_INPUT
+from rljob_core.errors import EXIT_DRAINED, EXIT_INVALID_INPUT, StoreError
 from rljob_core.journal import Start, start_from
 from rljob_core.session import Session, Settings
 from rljob_core.session.reporting import report
@@ -28,7 +28,7 @@ from rljob_workers.coordinator.prompts import JobPrompts
 from rljob_workers.coordinator.run_files import RunFiles
 from rljob_workers.coordinator.server import Server
 from rljob_workers.coordinator.summary import summary
-from rljob_workers.kv_store import open_store
+from rljob_workers.kv_store import open_store, probe
 from rljob_workers.seams import KVStore
 
 EXIT_CODES = {
@@ -50,13 +50,43 @@ def main(context: Context) -> int:
     """Serve the job to its end. InvalidInputError when tokenizer or data are wrong."""
     prompts = JobPrompts.open(context.spec)
     settings = Settings.of(context.spec)
-    store = open_store(context, {})
-    try:
-        if context.spec.kv_store.external is not None:
-            store.sweep("")  # what an earlier attempt left: keys there would keep their old values
+    if context.spec.kv_store.external is not None:
+        probe.require(context, known=_reached_before(context))
+    with closing(open_store(context, {})) as store, swept(context, store):
         return asyncio.run(serve(context, settings, prompts, store))
+
+
+@contextmanager
+def swept(context: Context, store: KVStore) -> Iterator[None]:
+    """A store that others run holds no key of this job before (a key there would keep its old value) and after, when
+    workers have stopped. A managed one dies with the job."""
+    external = context.spec.kv_store.external
+    if external is None:
+        yield
+        return
+    store.sweep("")
+    try:
+        yield
     finally:
-        store.close()
+        try:
+            _log.info("%d keys removed from the store", store.sweep(""))
+        except StoreError as error:  # how the job ended does not change with it
+            uid = context.job.metadata.uid
+            _log.error(
+                "keys below %s/ stay in the store at %s, remove them there: %s", uid, context.store_master, error
+            )
+
+
+def _reached_before(context: Context) -> bool:
+    """Whether this job has had its store before: the journal of its volume knows; without one, a second attempt may."""
+    if not context.checkpoint_durable:
+        return context.attempt > 0
+    return journal_file.read(_directory(context)).highest_version >= 0
+
+
+def _directory(context: Context) -> Path:
+    """Of checkpoints and journal."""
+    return context.checkpoint_dir or context.run_dir or Path.cwd()
 
 
 def begin(context: Context, directory: Path, prompts_per_step: int) -> tuple[Start, int]:
@@ -80,7 +110,7 @@ def begin(context: Context, directory: Path, prompts_per_step: int) -> tuple[Sta
 
 async def serve(context: Context, settings: Settings, prompts: JobPrompts, store: KVStore) -> int:
     """Exit code."""
-    directory = context.checkpoint_dir or context.run_dir or Path.cwd()
+    directory = _directory(context)
     start, whole_bytes = begin(context, directory, settings.prompts_per_step)
     garbage = Garbage(store)
     async with AsyncExitStack() as stack:
