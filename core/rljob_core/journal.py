@@ -2,7 +2,7 @@
 
 Records, by `kind`: `start` (a coordinator began at `step`), `version` (a policy version was issued; on disk before
 anybody may use it), `trained` (`step` consumed `prompts` prompts from `first_prompt` on), `rolled_back` (steps above
-`step` are undone: the checkpoint resumed from is older), `first_token` (sampled at `time`, unix seconds), `checkpoint`,
+`step` are undone: the checkpoint resumed from is older), `first_token` (sampled `at`, unix seconds), `checkpoint`,
 `end`. Unknown kinds are ignored.
 """
 
@@ -45,7 +45,7 @@ class Replay:
             first = record["first_prompt"]
             self.trained[record["step"]] = range(first, first + record["prompts"])
         elif kind == "first_token":
-            self.first_token_at = min(self.first_token_at or record["time"], record["time"])
+            self.first_token_at = min(self.first_token_at or record["at"], record["at"])
         elif kind == "rolled_back":
             self.trained = {s: ids for s, ids in self.trained.items() if s <= record["step"]}
 

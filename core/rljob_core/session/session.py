@@ -144,7 +144,7 @@ class Session(Flow):
         known = totals.first_token_at
         accepted = self.sampling.complete_rollout(message)
         if totals.first_token_at != known:
-            self._effects.append(Journalled(record={"kind": "first_token", "time": totals.first_token_at}))
+            self._effects.append(Journalled(record={"kind": "first_token", "at": totals.first_token_at}))
         return accepted
 
     def take_reward(self, worker: Worker, room: int, now: float) -> RewardWork:
