@@ -137,7 +137,9 @@ class JobClient:
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
     """The body of a 2xx answer, bounded; anything else is an error that quotes the coordinator."""
-    body = await response.content.read(REPORT_LIMIT_BYTES + 1)
+    body = b""
+    while len(body) <= REPORT_LIMIT_BYTES and (piece := await response.content.readany()):
+        body += piece
     if response.status // 100 != 2:
         words = body[:300].decode(errors="replace")
         raise CoordinatorRefusedError(f"{response.method} {response.url.path}: HTTP {response.status}: {words}")

@@ -28,6 +28,7 @@ class Coordinator:
         self.directives = []
         self.refusals = 0
         self.polls = 0
+        self.torn = False
 
     async def get(self, request):
         self.polls += 1
@@ -38,6 +39,14 @@ class Coordinator:
         if int(request.query["after"]) >= self.report["sequence"]:
             await asyncio.sleep(0.05)
             return web.Response(status=204)
+        if self.torn:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            text = json.dumps(self.report).encode()
+            await response.write(text[:20])
+            await asyncio.sleep(0.05)
+            await response.write(text[20:])
+            return response
         return web.json_response(self.report)
 
     async def put(self, request):
@@ -98,6 +107,13 @@ async def test_latest_report_is_kept_and_wakes(client, coordinator):
     assert client.woken
     coordinator.report = Report(sequence=2, step=5).to_wire()
     await until(lambda: client.report.step == 5)
+
+
+async def test_a_report_that_arrives_in_pieces_is_read_whole(client, coordinator):
+    coordinator.torn = True
+    coordinator.report = Report(sequence=2, step=5).to_wire()
+    await until(lambda: client.report and client.report.step == 5)
+    assert client.error == ""
 
 
 async def test_a_coordinator_that_does_not_listen_yet_is_said_in_words(session, unused_port):

@@ -153,12 +153,13 @@ def test_threads_are_set_before_numpy_and_light_roles_import_no_torch() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_last_words_fit_a_termination_log() -> None:
+@pytest.mark.parametrize("character", ["x", "é", "\U0001f600", '"', "\0", "\ud800"])
+def test_last_words_fit_a_termination_log(character: str) -> None:
     from rljob_core.api.report import Outcome, Report, StageTime
 
     stages = [StageTime(role="trainer", stage="train", seconds=i) for i in range(64)]
-    report = Report(sequence=1, outcome=Outcome.FAILED, outcome_message="é" * 5000, stages=stages, step=7)
-    message = TerminationMessage(message="x" * 9000, report=report)
+    report = Report(sequence=1, outcome=Outcome.FAILED, outcome_message=character * 5000, stages=stages, step=7)
+    message = TerminationMessage(message=character * 9000, report=report)
     data = encode(message)
     assert len(data) <= LIMIT_BYTES
     kept = TerminationMessage.model_validate_json(data)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from rljob_core.api.bounded import bounded
 from rljob_core.api.report import TerminationMessage
 
 LIMIT_BYTES = 4096
-MESSAGE_BYTES = 1024
 _log = logging.getLogger(__name__)
 
 
 def encode(words: TerminationMessage) -> bytes:
     """At most LIMIT_BYTES: long texts are cut, then the report loses its lists, then itself."""
-    words = words.model_copy(update={"message": _cut(words.message)})
+    words = words.model_copy(update={"message": bounded(words.message)})
     if words.report is not None:
-        report = words.report.model_copy(update={"outcome_message": _cut(words.report.outcome_message)})
+        report = words.report.model_copy(update={"outcome_message": bounded(words.report.outcome_message)})
         if report.cause is not None:
             report = report.model_copy(update={"cause": report.cause.model_copy(update={"message": ""})})
         lists = ("queues", "workers", "silent", "absent")
@@ -40,7 +40,3 @@ def write(path: Path, words: TerminationMessage) -> None:
 
 def _dump(words: TerminationMessage) -> bytes:
     return words.model_dump_json(by_alias=True, exclude_defaults=True).encode()
-
-
-def _cut(text: str) -> str:
-    return text.encode()[:MESSAGE_BYTES].decode(errors="ignore")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rljob_core.api.bounded import bounded
 from rljob_core.api.messages import TrainCommand
 from rljob_core.api.report import Absent, Cause, Outcome
 from rljob_core.journal import Start
@@ -79,8 +80,8 @@ class Flow:
         if self.stopping:
             return
         if worker is not None:
-            self.cause = Cause(role=str(worker.role), pod=worker.pod, rank=worker.rank, message=message[:1024])
-        self.finishing, self.message = outcome, message
+            self.cause = Cause(role=str(worker.role), pod=worker.pod, rank=worker.rank, message=bounded(message))
+        self.finishing, self.message = outcome, bounded(message)
         self._stop()
 
     def _advance(self, now: float) -> None:

@@ -7,6 +7,7 @@ import hmac
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgpack
 from aiohttp import WSMsgType, web
@@ -25,6 +26,8 @@ HEALTH_PATH = "/healthz"
 RECONNECT_S = 3.0
 """A worker whose connection ended and did not come back within this is lost, without waiting for heartbeats."""
 FIRST_FRAME_S = 10.0
+_UTF8 = partial(json.dumps, ensure_ascii=False)
+"""The Report is bounded in bytes of UTF-8; escapes would take up to six a character."""
 _log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -77,7 +80,7 @@ class Server:
     async def _report(self, request: web.Request) -> web.Response:
         after, wait_s = _number(request, "after", -1.0), _number(request, "wait", 0.0)
         report = await self._desk.report(int(after), wait_s)
-        return web.json_response(report.to_wire())
+        return web.json_response(report.to_wire(), dumps=_UTF8)
 
     async def _experts(self, request: web.Request) -> web.Response:
         """Tokens routed in the newest step, by MoE layer and expert."""
