@@ -20,6 +20,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from apiserver import ApiServer, find_binaries
+from faulty_proxy import FaultyProxy
 from kubernetes.aio import config as kubernetes_config
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
@@ -163,6 +164,13 @@ async def start(cluster: Cluster) -> AsyncIterator[Start]:
         if operator.process.poll() is None:
             operator.process.send_signal(signal.SIGCONT)
             assert operator.stop() in (0, 1), operator.log.read_text()
+
+
+@pytest.fixture
+async def proxy(cluster: Cluster, tmp_path: Path) -> AsyncIterator[FaultyProxy]:
+    """Between an operator started with its `config` as KUBECONFIG and the API server."""
+    async with FaultyProxy(cluster.operator_config, tmp_path) as opened:
+        yield opened
 
 
 def _free_port() -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
-from operator_fixtures import INSTALL_KEY, Start
+from faulty_proxy import FaultyProxy
+from operator_fixtures import INSTALL_KEY, Cluster, Start
 from operator_jobs import JOB_PODS, FakeCoordinator, Job, until
 
 from rljob_core.tokens import job_token
@@ -101,3 +103,46 @@ async def test_a_deleted_job_gets_nothing_any_more(api: KubeApi, namespace: str,
         await api.delete(PODS, namespace, name, uid=pod["metadata"]["uid"], grace_s=0)
     await asyncio.sleep(2.0)
     assert await job.pods() == {}
+
+
+async def test_deletions_refused_at_the_deadline_are_asked_for_again_b7(
+    api: KubeApi, namespace: str, start: Start, proxy: FaultyProxy
+) -> None:
+    """Failed with devices still held would be a lie that lasts: deletion goes on until the pods are gone."""
+    job = Job(api, namespace)
+    await start(namespaces=namespace, environ={"KUBECONFIG": str(proxy.config)})
+    await job.create(lambda spec: spec.update(lifecycle={"activeDeadlineSeconds": 12}))
+    await job.all_created()
+    proxy.refuse_deletions("pods", times=JOB_PODS + 2)
+    status = await job.phase("Failed")
+    assert status["reason"] == "DeadlineExceeded"
+    await job.only_left()
+    assert proxy.refusals_left == 0
+
+
+async def test_a_large_job_is_written_no_more_than_a_small_one_b43(
+    cluster: Cluster, api: KubeApi, namespace: str, start: Start
+) -> None:
+    """200 KiB of spec: nothing of it is copied into annotations or status, and a job at rest is not written to."""
+    job = Job(api, namespace)
+    await start(namespaces=namespace)
+    variables = [{"name": f"SETTING_{number}", "value": "x" * 200} for number in range(900)]
+    template = {"spec": {"containers": [{"name": "worker", "env": variables}]}}
+    created = await job.create(lambda spec: spec["trainer"].update(template=template))
+    assert len(json.dumps(created["spec"])) > 200 << 10
+    await job.all_created()
+    await job.becomes("PodsCreated", "PodsCreated")
+    await asyncio.sleep(1.0)
+    before, patches = await job.everything(), status_patches(cluster, namespace)
+    await asyncio.sleep(5.0)
+    assert await job.everything() == before
+    assert status_patches(cluster, namespace) == patches
+    rljob = await api.get(RLJOBS, namespace, job.name)
+    assert "annotations" not in rljob["metadata"]
+    assert len(json.dumps(rljob["status"])) < 4 << 10
+
+
+def status_patches(cluster: Cluster, namespace: str) -> int:
+    """Writes of the status that the API server has seen, whether they changed anything or not."""
+    refs = [entry.get("objectRef", {}) for entry in cluster.audit()]
+    return sum(ref.get("namespace") == namespace and ref.get("subresource") == "status" for ref in refs)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-from operator_fixtures import Cluster, Operator, Start
+from faulty_proxy import EVERYTHING, FaultyProxy
+from operator_fixtures import Operator, Start
 from operator_jobs import Job, until
-from silent_proxy import EVERYTHING, SilentProxy
 
 from rljob_operator.cluster.api import KubeApi
 from rljob_operator.cluster.health import Patience
@@ -22,13 +20,7 @@ CALL_S = 20.0
 """Longest call under way when it flows again, and the next one."""
 
 
-@pytest.fixture
-async def proxy(cluster: Cluster, tmp_path: Path) -> AsyncIterator[SilentProxy]:
-    async with SilentProxy(cluster.operator_config, tmp_path) as opened:
-        yield opened
-
-
-async def begin(start: Start, namespace: str, proxy: SilentProxy) -> Operator:
+async def begin(start: Start, namespace: str, proxy: FaultyProxy) -> Operator:
     environ = {"KUBECONFIG": str(proxy.config), "RLJOB_WATCH_SECONDS": str(PATIENCE.stream_s)}
     return await start(namespaces=namespace, environ=environ)
 
@@ -47,7 +39,7 @@ async def lives(operator: Operator) -> None:
 
 
 async def test_a_silent_watch_of_rljobs_fails_liveness_and_recovers_b40(
-    api: KubeApi, namespace: str, start: Start, proxy: SilentProxy
+    api: KubeApi, namespace: str, start: Start, proxy: FaultyProxy
 ) -> None:
     operator = await begin(start, namespace, proxy)
     before, meanwhile = Job(api, namespace, "rl-0"), Job(api, namespace, "rl-1")
@@ -64,7 +56,7 @@ async def test_a_silent_watch_of_rljobs_fails_liveness_and_recovers_b40(
 
 
 async def test_a_silent_watch_of_pods_fails_liveness_and_recovers_b40(
-    api: KubeApi, namespace: str, start: Start, proxy: SilentProxy
+    api: KubeApi, namespace: str, start: Start, proxy: FaultyProxy
 ) -> None:
     operator = await begin(start, namespace, proxy)
     job = Job(api, namespace)
@@ -83,7 +75,7 @@ async def test_a_silent_watch_of_pods_fails_liveness_and_recovers_b40(
 
 
 async def test_when_nothing_is_answered_the_process_ends_and_the_next_one_goes_on_b41(
-    api: KubeApi, namespace: str, start: Start, proxy: SilentProxy
+    api: KubeApi, namespace: str, start: Start, proxy: FaultyProxy
 ) -> None:
     """The Lease cannot be renewed: it ends before another may lead."""
     operator = await begin(start, namespace, proxy)

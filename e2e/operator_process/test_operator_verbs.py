@@ -1,14 +1,16 @@
-"""RBAC of the manifests: every verb granted is used, every verb used is granted."""
+"""What the operator asks of the API server: RBAC of the manifests, verb by verb, and pods by selector, in pages."""
 
 from __future__ import annotations
 
 import json
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from operator_fixtures import Cluster, Start
 from operator_jobs import FakeCoordinator, Job
 
-from rljob_operator.cluster.api import PODS, KubeApi, Object
+from rljob_operator.cluster.api import PAGE_LIMIT, PODS, KubeApi, Object
+from rljob_operator.cluster.children import SELECTOR
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -48,6 +50,36 @@ async def test_every_verb_granted_is_used_and_every_verb_used_is_granted(
     assert used - granted == set()
     assert granted - used == set()
     assert not any(resource == "rljobs" and verb == "patch" for _, resource, verb in used), "kopf wrote"
+
+
+async def test_pods_are_selected_by_the_server_and_listed_in_pages_b42(
+    cluster: Cluster, api: KubeApi, namespace: str, start: Start
+) -> None:
+    """Other people's pods cost the operator nothing: they never reach it."""
+    for number in range(3):
+        foreign: Object = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"theirs-{number}"}}
+        await api.create(PODS, namespace, foreign | {"spec": {"containers": [{"name": "c", "image": "x"}]}})
+    operator = await start(namespaces=namespace)
+    job = Job(api, namespace)
+    await job.create()
+    await job.all_created()
+    operator.stop()
+    asked = [parse_qs(urlsplit(entry["requestURI"]).query) for entry in _reads_of_pods(cluster, namespace)]
+    assert asked
+    assert all(query["labelSelector"] == [SELECTOR] for query in asked)
+    assert all("watch" in query or query["limit"] == [str(PAGE_LIMIT)] for query in asked)
+
+
+def _reads_of_pods(cluster: Cluster, namespace: str) -> list[Object]:
+    """Lists and watches by the operator."""
+    return [
+        entry
+        for entry in cluster.audit()
+        if entry["user"]["username"] == OPERATOR_USER
+        and entry["verb"] in ("list", "watch")
+        and (ref := entry.get("objectRef", {})).get("resource") == "pods"
+        and ref.get("namespace") == namespace
+    ]
 
 
 def _granted(cluster: Cluster) -> set[Call]:

@@ -12,7 +12,7 @@ from rljob_core.api.report import Report
 from rljob_core.api.status import Phase, RLJobStatus
 from rljob_core.lifecycle.model import ApplyError, Memory, ObservedWorkload, WorkloadPhase
 from rljob_core.names import Role
-from rljob_operator.reconcile import CONCURRENT_CALLS, Circumstances, Reconciler
+from rljob_operator.reconcile import CONCURRENT_CALLS, RETRY_DELETE_S, Circumstances, Reconciler
 
 JOB = RLJob.from_object(
     {
@@ -110,13 +110,27 @@ class Cluster:
         self.directive = directive
 
     def fail(self, name):
-        self.pods[name] = replace(self.pods[name], phase=WorkloadPhase.FAILED, ready=False, exit_code=1)
+        self.change(name, phase=WorkloadPhase.FAILED, ready=False, exit_code=1)
 
     def operator(self):
         return Reconciler(substrate=self, memories=self, statuses=self, events=self, links=self, clock=lambda: self.now)
 
-    async def pass_(self, operator):
-        return await operator.reconcile(JOB, self.status, Circumstances(created_at=1000.0))
+    def change(self, name, **fields):
+        self.pods[name] = replace(self.pods[name], **fields)
+
+    async def pass_(self, operator, job=JOB):
+        return await operator.reconcile(job, self.status, Circumstances(created_at=1000.0))
+
+    async def run(self, operator, job=JOB):
+        """From nothing to Running."""
+        for _ in range(3):
+            await self.pass_(operator, job)
+        self.report = Report(sequence=1)
+        await self.pass_(operator, job)
+        assert self.status.phase is Phase.RUNNING
+
+    def true_conditions(self):
+        return {str(c.type) for c in self.status.conditions if c.status == "True"}
 
 
 @pytest.fixture
@@ -211,6 +225,81 @@ async def test_only_the_running_coordinator_of_this_attempt_is_listened_to(clust
     await cluster.pass_(operator)
     await cluster.pass_(operator)
     assert cluster.attended[-1] == (1, None)
+
+
+@pytest.mark.parametrize("raises", [False, True], ids=["refused", "broken"])
+async def test_deletions_that_fail_at_the_deadline_are_asked_for_again_b7(cluster, raises):
+    lifecycle = JOB.spec.lifecycle.model_copy(update={"active_deadline_seconds": 60})
+    job = JOB.model_copy(update={"spec": JOB.spec.model_copy(update={"lifecycle": lifecycle})})
+    operator = cluster.operator()
+    await cluster.run(operator, job)
+    delete = cluster.delete
+
+    async def fails(job, name, grace_s):
+        if raises:
+            raise ConnectionError("API server gone")
+        return ApplyError(action="delete", name=name, reason="CreateFailed", message="500: not now")
+
+    cluster.delete, cluster.now = fails, 1061.0
+    for _ in range(2):
+        try:
+            plan = await cluster.pass_(operator, job)
+        except ConnectionError:
+            assert raises  # the controller repeats a pass that raised
+        else:
+            assert plan.requeue_after <= RETRY_DELETE_S
+    assert (cluster.status.phase, cluster.status.reason) == (Phase.FAILED, "DeadlineExceeded")
+    assert len(cluster.pods) == 8
+    cluster.delete = delete
+    await cluster.pass_(operator, job)
+    assert cluster.pods == {}
+
+
+@pytest.mark.parametrize("leader", ["demo-coordinator-0", "demo-trainer-0"])
+async def test_one_incident_is_one_attempt_b23(cluster, leader):
+    """A leader is deleted from outside; the others break off one by one, and each goes in its own time."""
+    operator = cluster.operator()
+    await cluster.run(operator)
+
+    async def lingers(job, name, grace_s):
+        cluster.change(name, deleting=True)
+
+    cluster.delete = lingers
+    cluster.change(leader, deleting=True)
+    await cluster.pass_(operator)
+    gang = list(cluster.pods)
+    for name in gang:
+        cluster.fail(name)
+        await cluster.pass_(operator)
+    for name in gang:
+        del cluster.pods[name]
+        cluster.now += 10
+        await cluster.pass_(operator)
+    for _ in range(2):
+        await cluster.pass_(operator)
+    assert len(cluster.ever) == 2 * len(gang)
+    assert cluster.status.phase is Phase.RUNNING
+    assert (cluster.status.attempt, cluster.status.restarts.counted, cluster.status.restarts.uncounted) == (1, 0, 1)
+
+
+async def test_a_slow_restart_never_claims_opposites_b33(cluster):
+    operator = cluster.operator()
+    await cluster.run(operator)
+    assert cluster.true_conditions() >= {"Ready"}
+    cluster.fail("demo-trainer-0")
+    cluster.report = None
+    opposites = {"Ready", "Reconciling", "Stalled", "Complete", "Failed"}
+    for _ in range(10):
+        cluster.now += 60
+        await cluster.pass_(operator)
+        assert cluster.true_conditions() & opposites == {"Reconciling"}
+        if "demo-reward-0-r1" in cluster.pods:
+            cluster.change("demo-reward-0-r1", phase=WorkloadPhase.PENDING, ready=False)
+    assert cluster.status.phase is Phase.RESTARTING
+    cluster.change("demo-reward-0-r1", phase=WorkloadPhase.RUNNING, ready=True)
+    cluster.report = Report(sequence=1)
+    await cluster.pass_(operator)
+    assert cluster.true_conditions() & opposites == {"Ready"}
 
 
 async def live_through(cluster, operator):

@@ -1,7 +1,7 @@
-"""An HTTP proxy in front of an API server that can fall silent, as a connection whose other end is gone.
+"""An HTTP proxy in front of an API server that can fall silent, as a connection whose other end is gone, or refuse.
 
 What is silenced stays open: no byte passes in either direction, new requests are taken and not answered. Once it flows
-again, what was held goes on.
+again, what was held goes on. What is refused is answered with 500 and never reaches the server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EVERYTHING = "*"
 HOP_BY_HOP = ("Connection", "Host", "Keep-Alive", "Transfer-Encoding")
 
 
-class SilentProxy:
+class FaultyProxy:
     """In front of the server that `kubeconfig` names; `config` is the same file for clients of this proxy.
 
     One plural at a time is silenced: its lists and watches, not its writes; or EVERYTHING.
@@ -32,9 +32,10 @@ class SilentProxy:
         self._silenced = ""
         self._flows = asyncio.Event()
         self._flows.set()
+        self._refused_plural, self._refusals = "", 0
         self.config = folder / "through-the-proxy.json"
 
-    async def __aenter__(self) -> SilentProxy:
+    async def __aenter__(self) -> FaultyProxy:
         trusted = ssl.create_default_context(cafile=self._cluster["certificate-authority"])
         connector = aiohttp.TCPConnector(ssl=trusted, limit=0)
         timeout = aiohttp.ClientTimeout(total=None)
@@ -60,8 +61,19 @@ class SilentProxy:
     def flow(self) -> None:
         self._flows.set()
 
+    def refuse_deletions(self, plural: str, times: int) -> None:
+        """Of the next `times` DELETE requests."""
+        self._refused_plural, self._refusals = plural, times
+
+    @property
+    def refusals_left(self) -> int:
+        return self._refusals
+
     async def _pass(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
+        if self._refusals and request.method == "DELETE" and f"/{self._refused_plural}/" in request.path:
+            self._refusals -= 1
+            return web.json_response({"kind": "Status", "message": "not now", "code": 500}, status=500)
         await self._gate(request)
         kept = {key: value for key, value in request.headers.items() if key not in HOP_BY_HOP}
         url = self._target + request.raw_path
