@@ -9,6 +9,7 @@ import time
 
 import pytest
 import summaries
+from outputs_page import documented, flat
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
 
@@ -30,8 +31,21 @@ def test_a_short_job_succeeds_and_leaves_files_but_no_process(rljob_run, tiny):
     for name in ("metrics.jsonl", "samples.jsonl", "timeline.jsonl", "report.html", "checkpoints/step-4/model"):
         assert (command.run / name).exists(), name
     assert list((command.run / "events").iterdir())
+    assert_documented(command)
     assert command.trained() == list(range(4 * PROMPTS))
     assert "has already ended" in command.finish(command.start(), 0)
+
+
+def assert_documented(command):
+    """Every file and every key that a run leaves is in docs/outputs.md, and none that it does not leave."""
+    assert {path.name for path in command.run.iterdir()} == documented("Files").keys()
+    metrics = [json.loads(line) for line in (command.run / "metrics.jsonl").read_text().splitlines()]
+    for kind, section in (("train", "training"), ("evaluation", "evaluations")):
+        keys = {key for line in metrics if line["kind"] == kind for key in line}
+        assert keys == documented(f"metrics.jsonl, {section}").keys()
+    for name in ("samples.jsonl", "timeline.jsonl", "lifecycle.jsonl"):
+        assert json.loads((command.run / name).read_text().splitlines()[0]).keys() == documented(name).keys()
+    assert flat(json.loads((command.run / "summary.json").read_text())) == documented("summary.json").keys()
 
 
 def test_kill_and_ctrl_c_leave_nothing_behind_and_resume_trains_every_prompt_once(rljob_run, tiny):

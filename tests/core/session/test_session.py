@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from outputs_page import documented
 
 from rljob_core.api.directive import Directive, StaleSyncLimits
 from rljob_core.api.messages import CompleteReward, Goodbye, Register, TrainCommand, WorkKind
@@ -93,6 +94,12 @@ def test_reaching_the_target_ends_the_job_early_with_a_checkpoint(job: MakeJob) 
     assert done.session.step < 50
     assert done.session.last_checkpoint_step == done.session.step
     assert done.session.evaluations.last.version == done.session.version
+
+
+def test_samples_of_the_first_step_are_logged_as_documented(job: MakeJob) -> None:
+    first, second = job().run().steps[:2]
+    assert first.samples[0].keys() == documented("samples.jsonl").keys()
+    assert second.samples == ()
 
 
 def test_the_evaluation_that_ended_the_job_is_the_one_reported(job: MakeJob) -> None:
