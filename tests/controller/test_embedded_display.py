@@ -128,6 +128,15 @@ def test_last_lines_of_a_failure_show_the_log(tmp_path):
     assert text.count("boom") == 2
 
 
+def test_last_lines_of_a_killed_run_say_nothing_of_what_it_was_about_to_do(tmp_path):
+    status = RLJobStatus(phase=Phase.PENDING, reason="Draining", message="processes still stopping: 6")
+    result = Result(status=status, report=None, peak_pss_bytes=0, killed=True)
+    text = ending.lines(
+        RunDirectory(tmp_path), JOB, tmp_path, result, {"seconds": 3.0, "steps": 0, "tokens_per_second": 0}
+    )
+    assert text == [f"{tmp_path.name}: Killed after 3 s", "  run the same command again to resume from the beginning"]
+
+
 def test_last_lines_of_a_drain_say_how_to_go_on(tmp_path):
     status = RLJobStatus(phase=Phase.PENDING, reason="Drained")
     result = Result(status=status, report=None, peak_pss_bytes=0, killed=False)

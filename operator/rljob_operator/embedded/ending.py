@@ -21,9 +21,9 @@ LOG_LINES = 20
 def lines(run: RunDirectory, job: RLJob, folder: Path, result: Result, figures: dict[str, Any]) -> list[str]:
     """A short account for the console. folder: of the RLJob file."""
     status = result.status
-    head = "Killed" if result.killed and not status.phase.terminal else status.reason
-    name = str(status.phase) if status.phase.terminal else head
-    said = f": {status.message}" if status.message else ""
+    killed = result.killed and not status.phase.terminal
+    name = "Killed" if killed else str(status.phase) if status.phase.terminal else status.reason
+    said = f": {status.message}" if status.message and not killed else ""
     out = [f"{run.path.name}: {name} after {figures['seconds']:.0f} s{said}", *_figures(figures)]
     if status.phase is Phase.FAILED:
         out += _first_cause(run, result)
@@ -51,7 +51,9 @@ def _from(run: RunDirectory, job: RLJob, folder: Path) -> str:
 
 
 def _figures(figures: dict[str, Any]) -> list[str]:
-    """One line; none when there is no figure yet."""
+    """One line; none before the first step."""
+    if not figures.get("steps"):
+        return []
     wanted = [
         ("steps", "steps", "{:.0f}"),
         ("eval_exact_match", "held-out exact match", None),
@@ -65,7 +67,7 @@ def _figures(figures: dict[str, Any]) -> list[str]:
         value = figures.get(key)
         if isinstance(value, int | float):
             out.append(f"{label} {form.format(value) if form else three_digits(float(value))}")
-    return [f"  {', '.join(out)}"] if out else []
+    return [f"  {', '.join(out)}"]
 
 
 def _first_cause(run: RunDirectory, result: Result) -> list[str]:
