@@ -26,7 +26,10 @@ def run(path: Path) -> dict[str, Any]:
         last = ""
         for last in process.stdout:
             print(last, end="", flush=True)
-    result: dict[str, Any] = json.loads(last)
+    try:
+        result: dict[str, Any] = json.loads(last)
+    except ValueError:
+        sys.exit(f"{path.name} ended with {process.returncode} and without a result")
     return result
 
 
