@@ -44,7 +44,9 @@ def test_the_demo_learns_within_its_bounds(tmp_path: Path) -> None:
 
     second = samples / "jsonl-checkpoint.yaml"
     second.write_text(second.read_text().replace("/tmp/rljob", str(tmp_path)))  # its volume outlives runs
-    finished([sys.executable, "-m", "rljob_operator.cli", "run", str(second), "--runs", str(runs)], tmp_path / "log")
+    rljob = str(Path(sys.executable).with_name("rljob"))
+    finished([rljob, "validate", str(second)], tmp_path / "validate.log")
+    finished([rljob, "run", str(second), "--runs", str(runs)], tmp_path / "run.log")
     summary = json.loads((runs / "jsonl-checkpoint/summary.json").read_text())
     print(json.dumps(summary))
     assert summary["phase"] == "Succeeded"

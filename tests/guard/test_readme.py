@@ -1,4 +1,4 @@
-"""Every command of the README is run by a test or by CI, or is marked as needing Docker or an NPU."""
+"""Every command of the README is run by a test or by CI: the file named here holds the call."""
 
 from __future__ import annotations
 
@@ -7,56 +7,63 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import readme
+
+from rljob_operator.validation import admit
+from rljob_operator.yaml_loader import load_file
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text()
-BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CLUSTER_BLOCK = "make cluster-up"
+INLINE = re.compile(r"`((?:make|kubectl|rljob|\.venv/bin/rljob) [^`]+)`")
+YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
-RUN_BY = {
-    r"make (test|check|e2e)": ".ci/run",
-    r"make demo": "e2e/test_demo.py",
-    r"make (cluster-up|cluster-down|images|demo-cluster)": "e2e/conftest.py",
-    r"make bench(-[a-z-]+)?": "Makefile",
-    r"kubectl apply -k manifests/base": "e2e/conftest.py",
-    r"kubectl apply -f manifests/samples/reverse-digits\.yaml": "e2e/test_sample_succeeds.py",
-    r"kubectl get rljobs( -w)?( reverse-digits)?( -o wide)?": "e2e/test_sample_succeeds.py",
-    r"kubectl delete rljob reverse-digits": "e2e/test_sample_succeeds.py",
-    r"(\.venv/bin/)?rljob validate \S+": "tests/guard/test_manifests.py",
-    r"(\.venv/bin/)?rljob run \S+": "e2e/test_demo.py",
-    r"git clone \S+( && cd \S+)?": ".ci/run",
-    r"cd \S+": ".ci/run",
-}
-"""Pattern of a command to the file that runs it, or what it runs."""
-MARK = re.compile(r"#.*\b(docker|npu)\b", re.IGNORECASE)
+RUN_BY = [
+    (r"make (check|test|e2e)", ".ci/run", "\nmake {0}"),
+    (r"make bench", "tests/guard/test_benchmarks.py", '"bench/render.py"'),
+    (r"make demo", "e2e/test_demo.py", '"make", "--silent", "demo"'),
+    (r"make demo ARGUMENTS=(--fresh)", "tests/controller/test_embedded_cli.py", '"{0}"'),
+    (r"(?:\.venv/bin/)?rljob (validate|run)(?: manifests/samples/jsonl-checkpoint\.yaml)?", "e2e/test_demo.py",
+     '[rljob, "{0}", str(second)'),
+    (r"make cluster-up", "e2e/test_readme_cluster.py", f'block_with("{CLUSTER_BLOCK}")'),
+    (r"make demo-cluster", "e2e/test_readme_cluster.py", "make demo-cluster SAMPLE="),
+    (r"kubectl delete rljob reverse-digits", "e2e/test_deleted.py", '"delete", "rljob"'),
+]  # fmt: skip
+"""Pattern of a command, the file that runs it, and the text of the call; {0} is the pattern's group."""
 
 
 def commands() -> list[str]:
-    """Command lines of all shell blocks; `$ ` prompts are dropped, output lines of console blocks too."""
-    out = []
-    for block in BLOCK.findall(README):
-        lines = block.replace("\\\n", " ").splitlines()
-        prompted = any(line.startswith("$ ") for line in lines)
-        wanted = [line.removeprefix("$ ") for line in lines if line.startswith("$ ") or not prompted]
-        out += [line for line in wanted if line.strip() and not line.lstrip().startswith("#")]
-    return out
+    """Lines of all shell blocks but the one that a test runs as a whole, and commands named in the text."""
+    whole = readme.block_with(CLUSTER_BLOCK)
+    lines = [line for block in readme.blocks() if block != whole for line in block.splitlines()]
+    return sorted({*lines, *INLINE.findall(readme.SHELL.sub("", readme.TEXT))})
 
 
 def test_there_are_commands() -> None:
-    assert any(command.startswith("make demo") for command in commands())
+    assert {"make demo", "make e2e", "make demo-cluster"} <= set(commands())
 
 
 @pytest.mark.parametrize("command", commands())
 def test_a_command_is_run_somewhere(command: str) -> None:
-    assert subprocess.run(["bash", "-n", "-c", command], check=False).returncode == 0
-    if MARK.search(command):
-        return
-    bare = re.sub(r"\s+#.*$", "", command).strip()
-    where = [file for pattern, file in RUN_BY.items() if re.fullmatch(pattern, bare)]
-    assert where, f"no test runs {bare!r}"
-    assert (ROOT / where[0]).is_file()
+    found = [(match, *where) for pattern, *where in RUN_BY if (match := re.fullmatch(pattern, command))]
+    assert len(found) == 1, f"name the test that runs {command!r}"
+    match, file, call = found[0]
+    assert call.format(*match.groups()) in (ROOT / file).read_text(), f"{file} does not run {command!r}"
 
 
-@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make ")])
-def test_a_make_target_exists(command: str) -> None:
-    target = command.split()[1]
-    assert re.search(rf"^({re.escape(target)}|bench-%):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+def test_the_cluster_block_is_run_as_a_whole() -> None:
+    test = (ROOT / "e2e/test_readme_cluster.py").read_text()
+    assert f'readme.block_with("{CLUSTER_BLOCK}")' in test
+    assert subprocess.run(["bash", "-n", "-c", readme.block_with(CLUSTER_BLOCK)], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("target", sorted({c.split()[1] for c in commands() if c.startswith("make ")}))
+def test_a_make_target_exists(target: str) -> None:
+    assert re.search(rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("block", YAML.findall(readme.TEXT), ids=lambda block: block.splitlines()[0])
+def test_an_example_is_admitted(block: str, tmp_path: Path) -> None:
+    file = tmp_path / "example.yaml"
+    file.write_text(block)
+    (document,) = load_file(file)
+    assert [str(problem) for problem in admit(document.body).problems] == []
