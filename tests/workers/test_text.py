@@ -107,10 +107,13 @@ def test_unigram_vocabularies_are_lists(tmp_path: Path) -> None:
         ("tokenizer_config.json", "has no eos_token"),
     ],
 )
-def test_a_directory_that_lacks_something_names_it(tmp_path: Path, broken: str, message: str) -> None:
+def test_a_directory_that_lacks_something_names_it_and_its_field(tmp_path: Path, broken: str, message: str) -> None:
     (save(characters(), tmp_path) / broken).unlink()
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises(InvalidInputError, match=rf"^spec\.model\.path: .*{message}"):
         load_tokenizer(Model(path=str(tmp_path)))
+    model = Model.model_validate({"path": "/nowhere", "tokenizer": {"path": str(tmp_path)}})
+    with pytest.raises(InvalidInputError, match=rf"^spec\.model\.tokenizer\.path: .*{message}"):
+        load_tokenizer(model)
 
 
 def test_a_character_outside_the_vocabulary_is_named() -> None:

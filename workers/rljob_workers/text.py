@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from rljob_core.api.inputs import Model
 from rljob_core.errors import InvalidInputError
-from rljob_core.inputs import CharacterTokenizer, Codec, tokenizer_directory
+from rljob_core.inputs import CharacterTokenizer, Codec, tokenizer_directory, tokenizer_field
 from rljob_core.inputs.hugging_face import TokenizerFacts, tokenizer_facts
 from rljob_core.inputs.tokenizer import EOS_TOKEN, PAD_TOKEN, UNREADABLE
 
@@ -47,7 +47,7 @@ def load_tokenizer(model: Model) -> Tokenizer:
     """The job's tokenizer. Raises InvalidInputError for missing files or a tokenizer that has no EOS."""
     directory = tokenizer_directory(model)
     if directory is not None:
-        return DirectoryTokenizer(Path(directory))
+        return DirectoryTokenizer(Path(directory), tokenizer_field(model))
     assert model.tokenizer is not None
     assert model.tokenizer.characters is not None
     return Characters(model.tokenizer.characters)
@@ -101,10 +101,9 @@ class Characters(CharacterTokenizer):
 
 
 class DirectoryTokenizer:
-    """A Hugging Face tokenizer directory, read by the `tokenizers` library."""
+    """A Hugging Face tokenizer directory, read by the `tokenizers` library. field: of the spec, where it is named."""
 
-    def __init__(self, directory: Path) -> None:
-        field = "spec.model tokenizer directory"
+    def __init__(self, directory: Path, field: str) -> None:
         facts = tokenizer_facts(read_text, str(directory), field)
         assert facts is not None, "workers see every path"
         if not facts.eos_ids:

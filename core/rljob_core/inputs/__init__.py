@@ -3,7 +3,14 @@
 from rljob_core.inputs.data_file import DataFile
 from rljob_core.inputs.generators import Split, generate
 from rljob_core.inputs.hugging_face import Reader, TokenizerFacts
-from rljob_core.inputs.job_inputs import Streams, check_all, open_streams, read_model_config, tokenizer_directory
+from rljob_core.inputs.job_inputs import (
+    Streams,
+    check_all,
+    open_streams,
+    read_model_config,
+    tokenizer_directory,
+    tokenizer_field,
+)
 from rljob_core.inputs.rewards import exact_match, per_position, split_entry_point
 from rljob_core.inputs.rows import PromptRow, parse_json_lines
 from rljob_core.inputs.stream import PromptStream
@@ -30,5 +37,6 @@ __all__ = [
     "read_model_config",
     "split_entry_point",
     "tokenizer_directory",
+    "tokenizer_field",
     "weight_file_names",
 ]

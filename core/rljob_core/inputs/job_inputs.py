@@ -22,8 +22,6 @@ from rljob_core.inputs.rows import PromptRow, parse_json_lines
 from rljob_core.inputs.stream import PromptStream
 from rljob_core.inputs.tokenizer import CharacterTokenizer, Codec
 
-_TOKENIZER = "spec.model.tokenizer.path"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Streams:
@@ -47,6 +45,12 @@ def tokenizer_directory(model: Model) -> str | None:
     return model.path
 
 
+def tokenizer_field(model: Model) -> str:
+    """Spec field that names the tokenizer's directory."""
+    own = model.tokenizer is not None and model.tokenizer.path is not None
+    return "spec.model.tokenizer.path" if own else "spec.model.path"
+
+
 def read_model_config(model: Model, read: Reader) -> Mapping[str, Any] | None:
     """The model's config; None where its directory cannot be seen from here."""
     if model.path is not None:
@@ -59,7 +63,7 @@ def read_tokenizer(model: Model, read: Reader) -> CharacterTokenizer | Tokenizer
     """The character tokenizer, or the facts of the one in a directory; None where that cannot be seen from here."""
     directory = tokenizer_directory(model)
     if directory is not None:
-        return tokenizer_facts(read, directory, "spec.model.path" if directory == model.path else _TOKENIZER)
+        return tokenizer_facts(read, directory, tokenizer_field(model))
     assert model.tokenizer is not None
     assert model.tokenizer.characters is not None
     return CharacterTokenizer(model.tokenizer.characters)
@@ -76,7 +80,7 @@ def check_all(spec: RLJobSpec, read: Reader, codec: Codec | None = None) -> None
         checks.check_model_config(spec, config)
     tokenizer = codec or read_tokenizer(spec.model, read)
     if tokenizer is not None:
-        checks.check_eos(tokenizer.eos_ids, _TOKENIZER)
+        checks.check_eos(tokenizer.eos_ids, tokenizer_field(spec.model))
         if config is not None:
             checks.check_vocabulary(spec.model, config, tokenizer.vocab_size)
     if spec.reward.function is not None:
