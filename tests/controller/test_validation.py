@@ -14,6 +14,7 @@ from rljob_operator.cli import main
 from rljob_operator.validation import FileReader, admit, check_file, validate, with_absolute_paths
 from rljob_operator.validation.rules import evaluate, format_string
 from rljob_operator.yaml_loader import load_file
+from rljob_workers.text import Characters
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted((ROOT / "manifests/samples").glob("*.yaml"))
@@ -44,9 +45,8 @@ def samples(tmp_path: Path) -> Path:
     checkpoint = tmp_path / "runs/reverse-digits/checkpoints/latest/model"
     checkpoint.mkdir(parents=True)
     (checkpoint / "config.json").write_text(json.dumps(model["init"]["config"]))
-    vocabulary = {"<pad>": 0, "<eos>": 1} | {c: i for i, c in enumerate(model["tokenizer"]["characters"], 2)}
-    (checkpoint / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
-    (checkpoint / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<eos>"}))
+    for name, content in Characters(model["tokenizer"]["characters"]).files().items():
+        (checkpoint / name).write_bytes(content)
     (checkpoint / "model.safetensors").write_bytes(safetensors(data=b""))
     return folder
 

@@ -109,7 +109,13 @@ class DirectoryTokenizer:
         if not facts.eos_ids:
             raise InvalidInputError(field, str(directory), "has no eos_token", "set eos_token in tokenizer_config.json")
         self._directory, self._facts = directory, facts
-        self._tokenizer = FastTokenizer.from_file(str(directory / "tokenizer.json"))
+        path = directory / "tokenizer.json"
+        try:
+            self._tokenizer = FastTokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing narrower
+            raise InvalidInputError(
+                field, str(path), f"holds no tokenizer ({error})", "save the tokenizer again"
+            ) from error
 
     @property
     def facts(self) -> TokenizerFacts:

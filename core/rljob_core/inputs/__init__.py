@@ -14,13 +14,14 @@ from rljob_core.inputs.job_inputs import (
 from rljob_core.inputs.rewards import exact_match, per_position, split_entry_point
 from rljob_core.inputs.rows import PromptRow, parse_json_lines
 from rljob_core.inputs.stream import PromptStream
-from rljob_core.inputs.tokenizer import CharacterTokenizer, Codec
+from rljob_core.inputs.tokenizer import CharacterTokenizer, Codec, Encoder
 from rljob_core.inputs.weight_files import check_weight_files, weight_file_names
 
 __all__ = [
     "CharacterTokenizer",
     "Codec",
     "DataFile",
+    "Encoder",
     "PromptRow",
     "PromptStream",
     "Reader",

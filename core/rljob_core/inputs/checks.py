@@ -14,7 +14,7 @@ from rljob_core.errors import InvalidInputError
 from rljob_core.inputs.data_file import DataFile
 from rljob_core.inputs.generators import Split, characters, generate
 from rljob_core.inputs.rows import PromptRow
-from rljob_core.inputs.tokenizer import Codec
+from rljob_core.inputs.tokenizer import Encoder
 from rljob_core.layouts import Layout
 from rljob_core.models import check_layout, key_path, parse_config
 
@@ -60,13 +60,13 @@ def check_eos(eos_ids: Sequence[int], field: str) -> None:
         )
 
 
-def check_generator(source: DataSource, split: Split, codec: Codec, limit: int, field: str) -> None:
+def check_generator(source: DataSource, split: Split, encoder: Encoder, limit: int, field: str) -> None:
     """Every prompt and answer a generator makes can be written in tokens, within the limit."""
     generator = source.generator
     assert generator is not None
-    codec.encode(characters(generator.task))
+    encoder.encode(characters(generator.task))
     prompt = generate(generator, 0, split).prompt
-    tokens = len(codec.encode(prompt))
+    tokens = len(encoder.encode(prompt))
     if tokens > limit:
         raise InvalidInputError(
             f"{field}.generator.digits",
@@ -77,12 +77,12 @@ def check_generator(source: DataSource, split: Split, codec: Codec, limit: int, 
 
 
 def fit_rows(
-    rows: Sequence[PromptRow], codec: Codec, limit: int, long_prompt: LongPrompt, file: DataFile
+    rows: Sequence[PromptRow], encoder: Encoder, limit: int, long_prompt: LongPrompt, file: DataFile
 ) -> tuple[list[PromptRow], int]:
     """(rows within the limit, how many were dropped); over the limit under `Fail`, or nothing left, is an error."""
     kept = []
     for row in rows:
-        tokens = _count(codec, row, file)
+        tokens = _count(encoder, row, file)
         if tokens == 0:
             raise file.invalid("holds an empty prompt", "remove the line", line=row.line)
         if tokens <= limit:
@@ -100,9 +100,9 @@ def fit_rows(
     return kept, len(rows) - len(kept)
 
 
-def _count(codec: Codec, row: PromptRow, file: DataFile) -> int:
+def _count(encoder: Encoder, row: PromptRow, file: DataFile) -> int:
     try:
-        return len(codec.encode(row.prompt))
+        return len(encoder.encode(row.prompt))
     except InvalidInputError as error:
         problem = f"cannot be written in tokens: {error.field} {error.value!r} {error.problem}"
         raise file.invalid(problem, error.remedy, line=row.line) from error

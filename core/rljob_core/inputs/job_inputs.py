@@ -5,7 +5,7 @@ Files are read through a callback: core does no I/O, and a caller that cannot se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from rljob_core.inputs.hugging_face import Reader, TokenizerFacts, read_json, to
 from rljob_core.inputs.rewards import split_entry_point
 from rljob_core.inputs.rows import PromptRow, parse_json_lines
 from rljob_core.inputs.stream import PromptStream
-from rljob_core.inputs.tokenizer import CharacterTokenizer, Codec
+from rljob_core.inputs.tokenizer import CharacterTokenizer, Codec, Encoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,40 +69,39 @@ def read_tokenizer(model: Model, read: Reader) -> CharacterTokenizer | Tokenizer
     return CharacterTokenizer(model.tokenizer.characters)
 
 
-def check_all(spec: RLJobSpec, read: Reader, codec: Codec | None = None) -> None:
+def check_all(spec: RLJobSpec, read: Reader, encoder_of: Callable[[Model], Encoder | None]) -> None:
     """Everything model, data and reward can show beforehand; raises the first InvalidInputError.
 
-    codec: the job's tokenizer where the caller can load it; a character tokenizer is made here. Without one, lengths
-    in tokens stay unchecked, and so does what `read` cannot see.
+    encoder_of: opens the tokenizer of a model whose tokenizer is a directory (a character tokenizer is made here);
+    None where it cannot be seen from here: lengths in tokens stay unchecked then, and so does what `read` cannot see.
     """
     config = read_model_config(spec.model, read)
     if config is not None:
         checks.check_model_config(spec, config)
-    tokenizer = codec or read_tokenizer(spec.model, read)
+    tokenizer = read_tokenizer(spec.model, read)
     if tokenizer is not None:
         checks.check_eos(tokenizer.eos_ids, tokenizer_field(spec.model))
         if config is not None:
             checks.check_vocabulary(spec.model, config, tokenizer.vocab_size)
     if spec.reward.function is not None:
         split_entry_point(spec.reward.function.entry_point)
-    if isinstance(tokenizer, TokenizerFacts):
-        tokenizer = None
-    _check_source(spec, spec.data, Split.TRAIN, "spec.data", read, tokenizer)
+    encoder = encoder_of(spec.model) if isinstance(tokenizer, TokenizerFacts) else tokenizer
+    _check_source(spec, spec.data, Split.TRAIN, "spec.data", read, encoder)
     if spec.evaluation is not None:
-        _check_source(spec, spec.evaluation, Split.EVALUATION, "spec.evaluation", read, tokenizer)
+        _check_source(spec, spec.evaluation, Split.EVALUATION, "spec.evaluation", read, encoder)
 
 
 def _check_source(
-    spec: RLJobSpec, source: DataSource, split: Split, field: str, read: Reader, codec: Codec | None
+    spec: RLJobSpec, source: DataSource, split: Split, field: str, read: Reader, encoder: Encoder | None
 ) -> None:
     if source.generator is not None:
-        if codec is not None:
-            checks.check_generator(source, split, codec, spec.data.max_prompt_tokens, field)
+        if encoder is not None:
+            checks.check_generator(source, split, encoder, spec.data.max_prompt_tokens, field)
         return
     file = _file(source, split, field)
     rows = _read_rows(file, read)
-    if rows is not None and codec is not None:
-        checks.fit_rows(rows, codec, spec.data.max_prompt_tokens, spec.data.long_prompt, file)
+    if rows is not None and encoder is not None:
+        checks.fit_rows(rows, encoder, spec.data.max_prompt_tokens, spec.data.long_prompt, file)
 
 
 def open_streams(spec: RLJobSpec, read: Reader, codec: Codec) -> Streams:

@@ -12,7 +12,13 @@ UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 """What an id without a character decodes to: it keeps its place, so no reward overlooks it."""
 
 
-class Codec(Protocol):
+class Encoder(Protocol):
+    """Text to token ids."""
+
+    def encode(self, text: str) -> list[int]: ...
+
+
+class Codec(Encoder, Protocol):
     """Text to token ids and back."""
 
     @property
@@ -27,8 +33,6 @@ class Codec(Protocol):
     def pad_id(self) -> int:
         """Filler; never told apart by value (it may equal an EOS id)."""
         ...
-
-    def encode(self, text: str) -> list[int]: ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text up to the first EOS id."""

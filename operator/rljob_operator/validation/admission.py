@@ -12,6 +12,7 @@ from rljob_core.errors import InvalidInputError
 from rljob_core.inputs import check_all, check_weight_files
 from rljob_operator.crd import object_schema
 from rljob_operator.pods.template import check_templates
+from rljob_operator.validation.encoders import open_encoder
 from rljob_operator.validation.files import FileReader
 from rljob_operator.validation.functions import check_function
 from rljob_operator.validation.problem import Problem, undotted
@@ -73,7 +74,7 @@ def validate(body: dict[str, Any], reader: FileReader | None = None) -> list[Pro
     spec = job.spec
     try:
         check_templates(job)
-        check_all(spec, reader)
+        check_all(spec, reader, lambda model: open_encoder(model, reader))
         if spec.model.path is not None and reader.sees(spec.model.path):
             check_weight_files(spec.model.path, reader.peek, "spec.model.path")
         check_function(spec.reward, reader)

@@ -50,7 +50,7 @@ def spec(config: dict[str, Any] | None = None, **groups: Any) -> RLJobSpec:
 
 
 def check(spec: RLJobSpec, files: dict[str, str | None] | None = None) -> None:
-    check_all(spec, reader({**FILES, **(files or {})}))
+    check_all(spec, reader({**FILES, **(files or {})}), lambda _: CharacterTokenizer("0123456789="))
 
 
 DIRECTORY = {"path": "m"}
@@ -122,6 +122,11 @@ def test_what_is_right_passes(good: RLJobSpec) -> None:
             id="long-prompt",
         ),
         pytest.param(
+            spec(model=DIRECTORY, data=FILE | {"maxPromptTokens": 7}),
+            r"spec.data.jsonLines.path: 'd.jsonl' line 2 holds a prompt of 8 tokens",
+            id="long-prompt-in-a-directory's-tokens",
+        ),
+        pytest.param(
             spec(data=FILE | {"maxPromptTokens": 2, "longPrompt": "Drop"}),
             r"spec.data.jsonLines.path: 'd.jsonl' holds 2 prompts, all above spec.data.maxPromptTokens = 2",
             id="all-dropped",
@@ -181,7 +186,11 @@ def test_55_every_eos_id_counts() -> None:
 
 
 def test_what_cannot_be_seen_from_here_is_not_judged() -> None:
-    check_all(spec(model=DIRECTORY, data={"persistentVolumeClaim": {"name": "c", "path": "d"}}), lambda path: None)
+    check_all(
+        spec(model=DIRECTORY, data={"persistentVolumeClaim": {"name": "c", "path": "d"}}),
+        lambda path: None,
+        lambda _: None,
+    )
 
 
 def test_streams_drop_and_count_long_prompts() -> None:

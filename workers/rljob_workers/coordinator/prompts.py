@@ -19,7 +19,7 @@ class JobPrompts:
     def open(cls, spec: RLJobSpec) -> JobPrompts:
         """Read and check model config, tokenizer and data; InvalidInputError for what is wrong with them."""
         codec = load_tokenizer(spec.model)
-        check_all(spec, read_text, codec)
+        check_all(spec, read_text, lambda _: codec)
         return cls(open_streams(spec, read_text, codec), codec)
 
     @property
