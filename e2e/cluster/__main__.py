@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import images
+import needs
 from commands import CommandError, say
 from local import binaries
 from providers import PROVIDERS, choose
@@ -20,13 +21,16 @@ def parse() -> argparse.Namespace:
     commands.add_parser("down", help="remove the cluster and everything it left on the machine")
     commands.add_parser("kubeconfig", help="print the path of an administrator's kubeconfig")
     commands.add_parser("images", help="build both images and load them into the cluster")
+    commands.add_parser("provider", help="print the provider that is chosen on this machine")
+    commands.add_parser("needs", help="print the Debian packages that are still to be installed, on one line")
     commands.add_parser("fill-cache", help="build all components and both images, load nothing")
     commands.add_parser("load-image", help="load images from archives").add_argument("archive", type=Path, nargs="+")
     return parser.parse_args()
 
 
 def act(arguments: argparse.Namespace) -> None:
-    provider = choose(arguments.provider)
+    name = choose(arguments.provider)
+    provider = PROVIDERS[name]()
     match arguments.command:
         case "up":
             provider.up()
@@ -38,6 +42,12 @@ def act(arguments: argparse.Namespace) -> None:
         case "images":
             for archive in images.build_all():
                 provider.load_image(archive)
+        case "provider":
+            print(name)
+        case "needs":
+            if missing := needs.by_hand():
+                raise CommandError(f"install {' and '.join(missing)}")
+            print(" ".join(needs.packages(name)))
         case "fill-cache":
             binaries.build_all()  # the tests of the operator as a process use its API server, whatever the provider
             images.build_all()

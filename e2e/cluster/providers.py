@@ -81,9 +81,9 @@ class Existing:
 PROVIDERS: dict[str, Callable[[], Provider]] = {"kind": Kind, "local": Local, "existing": Existing}
 
 
-def choose(name: str | None) -> Provider:
-    """By name (or RLJOB_CLUSTER); else kind where `docker info` succeeds and kind is there, else local."""
+def choose(name: str | None) -> str:
+    """The one named (or RLJOB_CLUSTER); else kind where `docker info` succeeds and kind is there, else local."""
     name = name or os.environ.get("RLJOB_CLUSTER") or ("kind" if shutil.which("kind") and docker_answers() else "local")
     if name not in PROVIDERS:
         raise CommandError(f"no provider {name!r}: choose one of {', '.join(PROVIDERS)}")
-    return PROVIDERS[name]()
+    return name

@@ -66,3 +66,57 @@ def test_a_cluster_that_is_not_there_is_said_so(called: Path, monkeypatch: pytes
     done = cluster("--provider", "existing", "up")
     assert done.returncode == 1
     assert "KUBECONFIG ('/nowhere') is not a file" in done.stderr
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of stand-ins that is the whole PATH; at first it holds what nobody installs for you."""
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("RLJOB_CLUSTER", raising=False)
+    for name in ("go", "kubectl"):
+        stand_in(folder, name)
+    return folder
+
+
+def stand_in(folder: Path, name: str) -> None:
+    (folder / name).write_text("#!/bin/sh\n")
+    (folder / name).chmod(0o755)
+
+
+NODE_PACKAGES = {"conntrack", "containerd", "iproute2", "iptables", "runc"}
+IMAGE_PACKAGES = {"buildah", "mmdebstrap"}
+
+
+def test_without_docker_a_node_and_image_builders_are_needed(bare: Path) -> None:
+    assert cluster("provider").stdout == "local\n"
+    needed = set(cluster("needs").stdout.split())
+    assert needed >= NODE_PACKAGES | IMAGE_PACKAGES | {"openssl", "util-linux"}
+    stand_in(bare, "runc")
+    assert needed - set(cluster("needs").stdout.split()) == {"runc"}
+
+
+def test_docker_without_kind_builds_images_for_a_local_node(bare: Path) -> None:
+    stand_in(bare, "docker")
+    assert cluster("provider").stdout == "local\n"
+    needed = set(cluster("needs").stdout.split())
+    assert needed >= NODE_PACKAGES
+    assert not needed & IMAGE_PACKAGES
+
+
+def test_with_docker_and_kind_no_node_is_needed(bare: Path) -> None:
+    for name in ("docker", "kind"):
+        stand_in(bare, name)
+    assert cluster("provider").stdout == "kind\n"
+    needed = set(cluster("needs").stdout.split())
+    assert not needed & (NODE_PACKAGES | IMAGE_PACKAGES)
+    assert needed >= {"openssl", "util-linux"}, "of the API server that some tests start themselves"
+
+
+def test_what_debian_lacks_is_named_at_once(bare: Path) -> None:
+    (bare / "go").unlink()
+    done = cluster("needs")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "install go 1.21 or newer" in done.stderr
+    assert "kubectl" not in done.stderr

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import needs
 from commands import CommandError, run, say
 
 MODULES = Path(__file__).parent / "gomod"
@@ -85,7 +86,7 @@ def build(module: Module) -> Path:
 def build_all() -> Path:
     """Build everything; returns the one folder where every component is found under its name."""
     if shutil.which("go") is None:
-        raise CommandError("go (1.21 or newer) is not installed: the local cluster is built from Go modules")
+        raise CommandError(f"install {needs.BY_HAND['go']}: clusters and API servers are built from Go modules")
     current = cache_dir() / "bin" / "current"
     current.mkdir(parents=True, exist_ok=True)
     for module in ALL:

@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import needs
 from commands import CommandError, run, say
 from local import binaries, components, machine, settings
 from local.pause import pause_archive
 
 NODE_PROGRAM = Path(__file__).parent / "node.py"
 READY_WITHIN_S = 180.0
-TOOLS = ("containerd", "ctr", "runc", "ip", "iptables", "openssl", "unshare", "nsenter", "kubectl", "conntrack")
 
 
 class Local:
-    """One node on this machine; needs root and the Debian packages that `.ci/run` installs."""
+    """One node on this machine; needs root, and the Debian packages that `python e2e/cluster needs` prints."""
 
     def __init__(self) -> None:
         self.paths = settings.Paths()
@@ -30,9 +30,12 @@ class Local:
         if machine.node_pid(self.paths) is not None and self._answers():
             say("the local cluster is already up")
             return
-        missing = [tool for tool in TOOLS if shutil.which(tool) is None]
-        if missing or os.geteuid() != 0:
-            raise CommandError(f"the local cluster needs root and: {', '.join(missing) or 'nothing more'}")
+        if os.geteuid() != 0:
+            raise CommandError("the local cluster needs root")
+        if by_hand := needs.by_hand():
+            raise CommandError(f"the local cluster needs {' and '.join(by_hand)}")
+        if missing := sorted({needs.NODE[tool] for tool in needs.absent(needs.NODE)}):
+            raise CommandError(f"the local cluster needs what is in Debian's {', '.join(missing)}")
         built = binaries.build_all()
         started = time.monotonic()
         machine.restore(self.paths)
