@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-import yaml
 from torch import Tensor
 
 from rljob_core.api.algorithm import AdvantageNormalization
 from rljob_core.api.spec import RLJob, RLJobSpec
 from rljob_core.inputs import CharacterTokenizer, PromptStream, Split, exact_match, per_position
+from rljob_operator.yaml_loader import load_file
 from rljob_workers import device
 from rljob_workers.model import Policy, build_policy, initial_tensors
 
@@ -202,7 +202,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--steps", type=int)
     arguments = parser.parse_args()
-    spec = RLJob.from_object(yaml.safe_load(arguments.file.read_text())).spec
+    spec = RLJob.from_object(load_file(arguments.file)[0].body).spec
     for seed in arguments.seeds:
         print(json.dumps({"seed": seed, **asdict(run(spec, seed, steps=arguments.steps))}), flush=True)
 

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import yaml
 from aiohttp import web
 
 from rljob_core.api.report import Outcome, Report, TerminationMessage
 from rljob_operator.cluster.api import CONFIG_MAPS, PODS, RLJOBS, SECRETS, SERVICES, KubeApi, Object
+from rljob_operator.yaml_loader import load_file
 
 SAMPLE = Path(__file__).resolve().parents[1] / "manifests/samples/reverse-digits.yaml"
 JOB_PODS = 7
@@ -30,9 +30,8 @@ async def until(probe: Callable[[], Awaitable[Any]], what: str, seconds: float =
 
 
 def sample(name: str, namespace: str) -> Object:
-    body: Object = yaml.safe_load(SAMPLE.read_text())
+    body: Object = load_file(SAMPLE)[0].body
     body["metadata"] = {"name": name, "namespace": namespace}
-    body["spec"]["algorithm"]["optimizer"] = {"learningRate": 0.001}
     return body
 
 

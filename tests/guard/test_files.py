@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,13 @@ def test_a_vendor_module_is_imported_in_one_place(module: str, file: str) -> Non
         str(path.relative_to(ROOT)) for path in tracked(*(f"{f}/**.py" for f in CODE)) if module in imports(path)
     }
     assert importers == {file}
+
+
+def test_one_loader_reads_yaml() -> None:
+    """PyYAML's own takes `1e-3` for a string and `Off` for false, kubectl the other way round."""
+    loader = ROOT / "operator/rljob_operator/yaml_loader.py"
+    calls = re.compile(r"\byaml\.(safe_|full_|unsafe_)?load\(")
+    assert [path for path in tracked("*.py") if path != loader and calls.search(path.read_text())] == []
 
 
 def imports(path: Path) -> set[str]:
