@@ -21,6 +21,12 @@ def lag(consumed_at: int, oldest_token: int) -> int:
     return consumed_at - oldest_token
 
 
+def updates_behind(versions: int, minibatches: int) -> int:
+    """The same lag in optimizer updates: a version is `minibatches` of them, and the last minibatch of a step is
+    trained after the updates of all others (rl.md 29)."""
+    return versions * minibatches + minibatches - 1
+
+
 def last_admissible_batch(*, step: int, version: int, serving: int, max_version_lag: int) -> int:
     """Newest batch whose samples may be generated with weights `serving` now; below `step` when there is none.
 

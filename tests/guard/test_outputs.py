@@ -54,7 +54,7 @@ def run(tmp_path: Path) -> Path:
 def trained() -> dict[str, float]:
     """Figures of one step, without those that only a trainer can count."""
     batch = Batch(index=0, prompts=[], unscored=0, samples={0: SAMPLE})
-    return Figures(Totals()).trained(Command(kind=TrainCommand.TRAIN, step=1, version=1), batch, 0, 1.0)
+    return Figures(Totals(), 1, {}).trained(Command(kind=TrainCommand.TRAIN, step=1, version=1), batch, 0, 1.0)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from rljob_core.api.report import ExpertCounters
 from rljob_core.session.records import Batch
 from rljob_core.session.totals import Totals
 from rljob_core.session.training import Command
-from rljob_core.staleness import lag
+from rljob_core.staleness import lag, updates_behind
 
 RATE_STEPS = 8
 """Steps over which tokens a second are counted: sampling runs ahead of training in bursts."""
@@ -38,11 +38,10 @@ class LastStep(Document):
 
 
 class Figures:
-    """Counts as things happen. Times are arguments. state: of the checkpoint gone on from."""
+    """Counts as things happen. Times are arguments. state: of the checkpoint gone on from, empty without."""
 
-    def __init__(self, totals: Totals, state: Mapping[str, Any] | None = None) -> None:
-        state = state or {}
-        self.totals = totals
+    def __init__(self, totals: Totals, minibatches: int, state: Mapping[str, Any]) -> None:
+        self.totals, self._minibatches = totals, minibatches
         self.last = LastStep.model_validate(state.get("last_step", {}))
         self.experts = ExpertCounters.model_validate(state.get("experts", {}))
         self.expert_counts: list[list[int]] = []
@@ -127,6 +126,7 @@ class Figures:
             "exact_match": sum(s.exact for s in samples) / len(samples),
             "no_eos_share": sum(s.finish_reason != "eos" for s in samples) / len(samples),
             "response_tokens_max": max(s.response_tokens for s in samples),
+            "lag_updates": updates_behind(known.lag_oldest, self._minibatches),
             "experts_max_over_mean": self.experts.max_over_mean,
         }
 

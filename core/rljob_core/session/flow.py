@@ -40,7 +40,7 @@ class Flow:
         self.sampling = Sampling(settings=settings, totals=totals)
         self.trainers = Trainers(settings)
         self.evaluations = Evaluations(settings.evaluation, source, start.state.get("evaluation"))
-        self.figures = Figures(totals, start.state.get("figures"))
+        self.figures = Figures(totals, settings.minibatches, start.state.get("figures", {}))
         self.batches: dict[int, Batch] = {}
         self.max_version_lag = settings.max_version_lag
         self.last_checkpoint_step: int | None = start.step or None
