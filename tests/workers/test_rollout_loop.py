@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,8 +32,9 @@ from rljob_workers.packs import Sample, unpack
 from rljob_workers.rollout import main as rollout
 from rljob_workers.rollout.engine import EngineLimits, TorchEngine
 from rljob_workers.rollout.group import Group, part, spread
+from rljob_workers.rollout.keys import kv_key
 from rljob_workers.rollout.main import RolloutLoop, Settings
-from rljob_workers.rollout.rank import RolloutRank, kv_key
+from rljob_workers.rollout.rank import RolloutRank
 from rljob_workers.weights import StoreWeights
 
 CONFIG = {
@@ -200,8 +204,8 @@ def test_samples_of_a_prompt_differ() -> None:
 
 
 @pytest.mark.parametrize("loss", ["never written", "evicted", "damaged", "of another version"])
-def test_a_missing_or_foreign_kv_is_recomputed_and_counted(loss: str) -> None:
-    """rl.md 5, 6, 45: the tokens are those of a run that lost nothing."""
+def test_k3_a_missing_or_foreign_kv_is_recomputed_and_counted(loss: str) -> None:
+    """rl.md 5, 6, 45: no request fails for it; the tokens are those of a run that lost nothing."""
     whole, lossy = bench(), bench()
     whole.run(PULL, prefill(), decode(range(8)))
     if loss == "never written":
@@ -232,6 +236,18 @@ def test_keys_differ_by_version_and_prompt() -> None:
     assert len({kv_key(0, [1, 2]), kv_key(1, [1, 2]), kv_key(0, [2, 1]), kv_key(0, [1, 2, 0])}) == 4
 
 
+def test_k7_processes_agree_on_keys_whatever_their_hash_seed() -> None:
+    """A hash that differs by process would make every lookup a miss, with everything else in order."""
+    code = "from rljob_workers.rollout.keys import kv_key; print(kv_key(3, [5, 0, 70000]))"
+    keys = {
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout.decode().strip()
+        for seed in ("0", "1")
+    }  # fmt: skip
+    assert keys == {kv_key(3, [5, 0, 70000])}
+
+
 def test_a_full_store_costs_a_recompute_not_the_job() -> None:
     b = bench()
     b.store._ledger._budgets["kv"] = 1
@@ -242,18 +258,28 @@ def test_a_full_store_costs_a_recompute_not_the_job() -> None:
     assert len(b.samples()) == 4
 
 
-def test_equal_prompts_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_d6_d7_a_prompt_is_computed_once_and_fetched_once_for_all_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompts 0 and 2 are equal: twelve samples of three prompts cost two prefills and two blocks from the store."""
     b = bench()
-    seen: list[int] = []
-    original = b.loop.rank.engine.prefill
+    prefilled: list[Sequence[int]] = []
+    fetched: list[str] = []
+    compute, fetch = b.loop.rank.engine.prefill, b.store.get
 
-    def counting(prompts: Sequence[Sequence[int]]) -> list[bytes]:
-        seen.append(len(prompts))
-        return original(prompts)
+    def counted(prompts: Sequence[Sequence[int]]) -> list[bytes]:
+        prefilled.extend(prompts)
+        return compute(prompts)
 
-    monkeypatch.setattr(b.loop.rank.engine, "prefill", counting)
-    b.run(PULL, prefill())
-    assert seen == [2]
+    def noted(keys: Sequence[str]) -> list[bytes | None]:
+        fetched.extend(keys)
+        return fetch(keys)
+
+    b.run(PULL)
+    monkeypatch.setattr(b.loop.rank.engine, "prefill", counted)
+    monkeypatch.setattr(b.store, "get", noted)
+    b.run(prefill(), decode([0, 1, 4, 5, 8, 9]), decode([2, 3, 6, 7, 10, 11]))
+    assert prefilled == PROMPTS[:2]
+    assert fetched == 2 * [kv_key(0, PROMPTS[0]), kv_key(0, PROMPTS[1])], "once for each batch of samples"
+    assert b.kv() == (12, 0)
 
 
 def test_draws_do_not_depend_on_company_or_order() -> None:

@@ -85,7 +85,7 @@ def test_lost_consumer_returns_only_what_it_had_not_finished_rl36_rl38() -> None
     assert queue.lease(B, 9, now=1, lease_s=10).rows == [3, 4, 5, 6, 7]
 
 
-def test_counts_return_to_zero_after_failures_rl42() -> None:
+def test_counts_return_to_zero_after_failures_rl42_d4() -> None:
     queue = table(1, 2, 3)
     for now in range(5):
         queue.lease(A, 3, now=now, lease_s=10)

@@ -96,6 +96,7 @@ class Job:
         self.rewarder = self.join("reward", 0)
         self.reward_work: list[RewardWork] = []
         self.reward = 1.0
+        self.length: Callable[[int], int] = lambda row: 3
 
     def join(self, role: str, rank: int, **more: Any) -> Worker:
         self._incarnations += 1
@@ -147,7 +148,8 @@ class Job:
             CompleteRollout(
                 table=work.table, rows=work.rows, attempts=work.attempts, pack_key=pack, pack_bytes=10 * n,
                 first_versions=[work.version] * n, last_versions=[work.version] * n, prompt_lengths=[2] * n,
-                response_lengths=[3] * n, finish_reasons=["eos"] * n, kv_hits=n, first_token_at=self.now,
+                response_lengths=[self.length(row) for row in work.rows], finish_reasons=["eos"] * n, kv_hits=n,
+                first_token_at=self.now,
             )
         )  # fmt: skip
         self.settle()

@@ -9,13 +9,15 @@ import pytest
 from outputs_page import documented
 
 from rljob_core.api.directive import Directive, StaleSyncLimits
-from rljob_core.api.messages import CompleteReward, Goodbye, Register, TrainCommand, WorkKind
+from rljob_core.api.inputs import Decoding
+from rljob_core.api.messages import CompleteReward, Goodbye, Register, RolloutWork, TableName, TrainCommand, WorkKind
 from rljob_core.api.report import Outcome
+from rljob_core.api.spec import RLJob
 from rljob_core.errors import InvalidInputError
 from rljob_core.journal import lineage_prompts, replay
 from rljob_core.layouts import Layout
 from rljob_core.session.reporting import report
-from rljob_core.session.settings import EvaluationSettings
+from rljob_core.session.settings import EvaluationSettings, Settings
 
 MakeJob = Callable[..., Any]
 
@@ -52,6 +54,38 @@ def test_lag_never_passes_the_bound_and_is_used_rl25(job: MakeJob, bound: int) -
     assert report(done.session, 1).max_version_lag_seen == max(done.lags)
 
 
+@pytest.mark.parametrize(("bound", "updates"), [(0, 3), (2, 11)])
+def test_lag_is_reported_in_optimizer_updates_too_rl29(job: MakeJob, bound: int, updates: int) -> None:
+    """Four minibatches: the last one is trained three updates after the first, on top of four a version of lag."""
+    done = job(max_version_lag=bound, minibatches=4, steps=8, evaluation=None, max_sequences=64).run()
+    assert max(s.metrics["lag_updates"] for s in done.steps) == updates
+
+
+def test_a_new_version_cuts_nothing_short_rl21(job: MakeJob) -> None:
+    """A group that still decodes when a version comes out ends that first; what it then commits is trained."""
+    running = job(max_version_lag=1, evaluation=None)
+    while running.session.step < 1:
+        running.now += 0.1
+        for group, rollout in enumerate(running.rollouts):
+            running.take(group)
+            for work in list(rollout.work):
+                if group or work.kind is WorkKind.PREFILL or min(work.rows) < 8:
+                    rollout.work.remove(work)
+                    running.complete(group, work)
+        running.take_reward()
+        while running.reward_work:
+            running.complete_reward(running.reward_work.pop(0))
+        running.train(0)
+    [held] = running.rollouts[0].work
+    assert running.take(1).kind is WorkKind.PULL
+    assert running.take(0).kind is WorkKind.WAIT
+    assert all(running.complete(0, running.rollouts[0].work.pop()))
+    assert running.take(0).kind is WorkKind.PULL
+    trained = [row for work in running.run().commands[0] for row in work.rows]
+    assert sorted(trained) == list(range(32))
+    assert set(held.rows) <= set(trained)
+
+
 def test_synchronous_has_one_batch_in_work_at_a_time(job: MakeJob) -> None:
     sync = job(max_version_lag=0)
     ahead = []
@@ -85,6 +119,30 @@ def test_evaluation_runs_on_its_cadence_and_on_the_last_version(job: MakeJob) ->
 def test_evaluation_never_reaches_the_trainer(job: MakeJob) -> None:
     done = job().run()
     assert all(row < 1 << 48 for work in done.commands[0] for row in work.rows)
+
+
+@pytest.mark.parametrize(("decoding", "greedy"), [(Decoding.GREEDY, True), (Decoding.SAMPLED, False)])
+def test_evaluation_is_decoded_as_the_spec_says_and_training_is_sampled(
+    job: MakeJob, decoding: Decoding, greedy: bool
+) -> None:
+    spec = {
+        "model": {"path": "/m"}, "data": {"generator": {"task": "copy-digits"}}, "reward": {"exactMatch": {}},
+        "evaluation": {"generator": {"task": "copy-digits"}, "prompts": 3, "everySteps": 2, "decoding": decoding},
+        "algorithm": {},
+    }  # fmt: skip
+    settings = Settings.of(RLJob.from_object({"metadata": {"name": "a"}, "spec": spec}).spec)
+    running, seen = job(evaluation=settings.evaluation), set()
+    take = running.take
+
+    def noted(group: int) -> RolloutWork:
+        work = take(group)
+        if work.kind is WorkKind.DECODE:
+            seen.add((work.table, work.greedy))
+        return work
+
+    running.take = noted
+    running.run()
+    assert seen == {(TableName.ROLLOUT, False), (TableName.EVALUATION, greedy)}
 
 
 def test_reaching_the_target_ends_the_job_early_with_a_checkpoint(job: MakeJob) -> None:
@@ -169,7 +227,7 @@ def test_prefill_comes_first_in_equal_halves_then_samples_of_a_prompt_are_spread
     assert all(d.kv_keys for d in decodes)
 
 
-def test_prompts_with_the_same_tokens_are_prefilled_once(job: MakeJob) -> None:
+def test_prompts_with_the_same_tokens_are_prefilled_once_d7(job: MakeJob) -> None:
     """Positions 0 and 5 have the same tokens; both batches are admitted under one version."""
     running = job(evaluation=None, max_version_lag=1, max_sequences=64, prefill_prompts=64, rollout_groups=1)
     running.train(0)

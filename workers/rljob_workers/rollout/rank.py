@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from rljob_core.api.messages import RolloutWork
 from rljob_core.errors import StoreError, StoreFullError, StoreMissError, WeightMismatchError
 from rljob_core.inputs.counter_rng import bits64
 from rljob_core.layouts import Layout, TensorSpec
 from rljob_workers.rollout.engine import TorchEngine
+from rljob_workers.rollout.keys import kv_key
 from rljob_workers.rollout.kv_cache import KVBlockError
 from rljob_workers.seams import Finished, KVStore, TransferStats, WeightStore
 
 log = logging.getLogger(__name__)
-
-
-def kv_key(version: int, prompt: Sequence[int]) -> str:
-    """Key of a prompt's prefill KV: `kv/<version>/<hash>`. The version is hashed too, so that no other version's
-    entry can ever be taken for it (rl.md 5, 6)."""
-    canonical = np.asarray([version, *prompt], dtype="<i8").tobytes()
-    return f"kv/{version}/{hashlib.sha256(canonical).hexdigest()}"
 
 
 @dataclass(frozen=True, kw_only=True)
