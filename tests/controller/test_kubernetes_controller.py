@@ -13,6 +13,7 @@ from rljob_core.api.status import RLJobStatus
 from rljob_core.lifecycle.model import Plan
 from rljob_operator.cluster.api import ApiError, Object
 from rljob_operator.cluster.controller import Jobs
+from rljob_operator.cluster.store import MemoryUnreadableError, NameTakenError
 from rljob_operator.reconcile import Circumstances
 from rljob_operator.substrates.kubernetes import JobGoneError
 
@@ -206,6 +207,22 @@ async def test_a_missing_verb_is_shown_with_its_resource_b60() -> None:
     assert (condition.type, condition.status, condition.reason) == ("PodsCreated", "False", "CreateFailed")
     assert "may not patch configmaps" in condition.message
     assert passes.shown[0].observed_generation == 4
+    await jobs.close()
+
+
+@pytest.mark.parametrize("error", [NameTakenError("theirs"), MemoryUnreadableError("of a later version")])
+async def test_what_only_a_person_can_mend_is_said_and_tried_again(
+    error: NameTakenError | MemoryUnreadableError,
+) -> None:
+    passes = Passes()
+    passes.raises = [error]
+    jobs = make(passes)
+    jobs.seen(body())
+    await asyncio.sleep(100)
+    condition = passes.shown[0].conditions[0]
+    assert (condition.type, condition.status, condition.reason) == ("PodsCreated", "False", error.reason)
+    assert condition.message == str(error)
+    assert passes.started == ["u", "u"]
     await jobs.close()
 
 

@@ -9,12 +9,14 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import unused_port
 
+from rljob_core.api import RLJob
 from rljob_core.errors import InvalidInputError
+from rljob_core.lifecycle.model import Memory
 from rljob_operator.cluster.api import ApiError, Object, Resource
 from rljob_operator.cluster.config import OperatorConfig
 from rljob_operator.cluster.health import Health, Patience, probes
 from rljob_operator.cluster.install_key import install_key
-from rljob_operator.cluster.store import difference
+from rljob_operator.cluster.store import MEMORY_ENTRY, ConfigMapMemories, MemoryUnreadableError, difference
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,54 @@ from rljob_operator.cluster.store import difference
 )
 def test_a_status_patch_holds_what_differs(old: Object, new: Object, patch: Object) -> None:
     assert difference(old, new) == patch
+
+
+class ConfigMapApi:
+    """Serves one ConfigMap of the job's."""
+
+    def __init__(self, data: Object) -> None:
+        self.data = data
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
+        owners = [{"uid": "u1", "controller": True}]
+        return {"metadata": {"name": name, "resourceVersion": "7", "ownerReferences": owners}, "data": self.data}
+
+
+JOB = RLJob.from_object(
+    {
+        "metadata": {"name": "demo", "namespace": "ns", "uid": "u1"},
+        "spec": {"model": {"path": "/m"}, "data": {}, "reward": {}, "algorithm": {}},
+    }
+)
+
+
+async def test_memory_comes_back_as_it_was_saved() -> None:
+    memory = Memory(attempt=3, replacements={"reward/0": 2})
+    text = memory.model_dump_json(by_alias=True, exclude_none=True)
+    assert await ConfigMapMemories(ConfigMapApi({MEMORY_ENTRY: text})).load(JOB) == memory  # type: ignore[arg-type]
+
+
+async def test_a_key_that_a_later_minor_version_added_is_ignored() -> None:
+    api = ConfigMapApi({MEMORY_ENTRY: '{"formatMajor": 1, "attempt": 2, "addedLater": true}'})
+    assert (await ConfigMapMemories(api).load(JOB)).attempt == 2  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (
+            {MEMORY_ENTRY: '{"formatMajor": 2}'},
+            "memory.json.formatMajor: Value error, 2 is not supported, this version",
+        ),
+        ({MEMORY_ENTRY: '{"attempt": 1'}, "memory.json: Invalid JSON"),
+        ({}, "memory.json: Invalid JSON"),
+    ],
+    ids=["newer", "damaged", "absent"],
+)
+async def test_memory_that_cannot_be_read_is_never_taken_for_blank(data: Object, problem: str) -> None:
+    with pytest.raises(MemoryUnreadableError) as caught:
+        await ConfigMapMemories(ConfigMapApi(data)).load(JOB)  # type: ignore[arg-type]
+    assert f"configmaps ns/demo-memory {problem}" in str(caught.value)
 
 
 class SecretApi:

@@ -46,6 +46,7 @@ class Reason(StrEnum):
     QUOTA_EXCEEDED = "QuotaExceeded"
     CREATE_FAILED = "CreateFailed"
     NAME_TAKEN = "NameTaken"
+    MEMORY_UNREADABLE = "MemoryUnreadable"
     WAITING_FOR_PODS = "WaitingForPods"
     WAITING_FOR_REPORT = "WaitingForReport"
     TRAINING = "Training"

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from rljob_core.api.base import Document
 from rljob_core.api.directive import Directive
 from rljob_core.api.report import Report, TerminationMessage
 from rljob_core.api.status import FirstCause, Phase, Reason, RLJobStatus
 from rljob_core.names import Role
+
+MEMORY_MAJOR = 1
 
 
 class WorkloadPhase(StrEnum):
@@ -117,7 +119,8 @@ class Memory(Document):
     """What decisions must remember; the only state of the operator, written before a plan is acted on."""
 
     model_config = Document.model_config | {"extra": "ignore"}
-    format_major: int = 1
+    format_major: int = MEMORY_MAJOR
+    """Of a document that another version wrote: an unknown one is refused, never guessed at."""
     attempt: int = 0
     counted_restarts: int = 0
     uncounted_restarts: int = 0
@@ -151,6 +154,13 @@ class Memory(Document):
     """When progress figures last went into the status."""
     gang: list[GangMember] = Field(default_factory=list)
     """Workloads of this attempt that were seen to exist: one of them missing was lost, not yet to be created."""
+
+    @field_validator("format_major")
+    @classmethod
+    def _known(cls, major: int) -> int:
+        if major != MEMORY_MAJOR:
+            raise ValueError(f"{major} is not supported, this version reads {MEMORY_MAJOR}: use the one that wrote it")
+        return major
 
     def durable(self) -> Memory:
         """Without what may be forgotten: a difference in that alone is not worth a write."""

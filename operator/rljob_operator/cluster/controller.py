@@ -19,7 +19,7 @@ from rljob_core.api.status import Condition, ConditionStatus, ConditionType, Rea
 from rljob_core.lifecycle import backoff
 from rljob_core.lifecycle.text import rfc3339
 from rljob_operator.cluster.api import ApiError, NotLeaderError, Object
-from rljob_operator.cluster.store import ConfigMapMemories, NameTakenError, StatusPatcher
+from rljob_operator.cluster.store import ConfigMapMemories, MemoryUnreadableError, NameTakenError, StatusPatcher
 from rljob_operator.links import JobLinks
 from rljob_operator.pods.builder import durable
 from rljob_operator.reconcile import Circumstances, Reconciler
@@ -153,7 +153,7 @@ class Jobs:
                 message = f"the operator may not {error.verb} {error.resource}: {error.message}"
                 await self._show(job, Reason.CREATE_FAILED, message)
             return self._later(job, error.retry_after_s)
-        except NameTakenError as error:
+        except (NameTakenError, MemoryUnreadableError) as error:
             await self._show(job, error.reason, str(error))
             return self._later(job)
         except Exception:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import ValidationError
+
 from rljob_core.api.spec import RLJob
 from rljob_core.api.status import Reason, RLJobStatus
 from rljob_core.errors import RLJobError
@@ -29,6 +31,12 @@ class NameTakenError(RLJobError):
     reason = Reason.NAME_TAKEN
 
 
+class MemoryUnreadableError(RLJobError):
+    """The memory of a job is of another version's format, or damaged: acting without it would forget what was done."""
+
+    reason = Reason.MEMORY_UNREADABLE
+
+
 class ConfigMapMemories:
     """Memory in `<job>-memory`. Writes carry the version last seen: a second writer is a 409, never a lost update."""
 
@@ -37,7 +45,8 @@ class ConfigMapMemories:
         self._versions: dict[str, str] = {}
 
     async def load(self, job: RLJob) -> Memory:
-        """What was saved last; blank when there is nothing. NameTakenError when the ConfigMap is not this job's."""
+        """What was saved last; blank when there is nothing. NameTakenError when the ConfigMap is not this job's,
+        MemoryUnreadableError when it does not hold a memory of this version's."""
         try:
             body = await self._api.get(CONFIG_MAPS, job.metadata.namespace, memory_config_name(job.metadata.name))
         except ApiError as error:
@@ -45,11 +54,17 @@ class ConfigMapMemories:
                 raise
             self._versions.pop(job.metadata.uid, None)
             return Memory()
+        where = f"configmaps {job.metadata.namespace}/{body['metadata']['name']}"
         if objects.owner_uid(body) != job.metadata.uid:
-            name = body["metadata"]["name"]
-            raise NameTakenError(f"configmaps {job.metadata.namespace}/{name} belongs to another owner")
+            raise NameTakenError(f"{where} belongs to another owner")
+        try:
+            memory = Memory.model_validate_json((body.get("data") or {}).get(MEMORY_ENTRY, ""))
+        except ValidationError as error:
+            first = error.errors()[0]
+            problem = ".".join(map(str, (MEMORY_ENTRY, *first["loc"])))
+            raise MemoryUnreadableError(f"{where} {problem}: {first['msg']}") from error
         self._versions[job.metadata.uid] = body["metadata"]["resourceVersion"]
-        return Memory.model_validate_json(body["data"][MEMORY_ENTRY])
+        return memory
 
     async def save(self, job: RLJob, memory: Memory) -> None:
         """Create the ConfigMap, or patch exactly the version last seen; ApiError with `conflict` otherwise."""
