@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rljob_core.api.placement import DevicePreset
 from rljob_core.errors import InvalidInputError, StoreError
 from rljob_core.names import Role
-from rljob_workers.kv_store import health, segment
+from rljob_workers.kv_store import health, mooncake, segment
 from rljob_workers.kv_store.master import command
 
 
@@ -45,10 +48,12 @@ def test_an_external_store_that_does_not_answer_is_named_by_its_field() -> None:
         )
 
 
-def test_the_master_never_evicts() -> None:
-    line = command(Path("/bin/mooncake_master"), "0.0.0.0", 50051, 9003, 10)
+@pytest.mark.parametrize("device", list(DevicePreset))
+def test_a4_the_master_is_patient_with_npu_nodes_and_never_evicts(device: DevicePreset) -> None:
+    line = command(Path("/bin/mooncake_master"), "0.0.0.0", 50051, 9003, device)
     assert "--eviction_high_watermark_ratio=1.0" in line
-    assert "--client_ttl=10" in line
+    patience = 60 if device is DevicePreset.NPU else 10
+    assert f"--client_ttl={patience}" in line
 
 
 def test_a_master_that_is_not_there_is_not_ready(own_cluster: Any) -> None:
@@ -111,5 +116,31 @@ def test_k2_puts_find_the_segment_that_lives(own_cluster: Any) -> None:
     for key, value in values.items():
         store.put({key: value})
     assert store.get(list(values)) == list(values.values())
-    assert store.counters.retried > 0
+    assert store.retried > 0
     store.close()
+
+
+@pytest.mark.processes
+def test_k1_a_master_whose_address_swallows_packets_is_given_up_in_bounded_time(
+    own_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default of the library is two minutes a call. A listener whose queue is full answers nothing, as a node that
+    is gone; the bound is made smaller here to wait less."""
+    monkeypatch.delenv(mooncake.CONNECT_TIMEOUT_VARIABLE, raising=False)
+    monkeypatch.setattr(mooncake, "CONNECT_TIMEOUT_S", 0.2)
+    own_cluster.up()
+    store = own_cluster.client()
+    assert os.environ[mooncake.CONNECT_TIMEOUT_VARIABLE] == "200"
+    own_cluster.kill()
+    with socket.socket() as hole, socket.socket() as first, socket.socket() as second:
+        hole.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        hole.bind(("127.0.0.1", own_cluster.port))
+        hole.listen(0)
+        for filling in (first, second):
+            filling.setblocking(False)
+            filling.connect_ex(("127.0.0.1", own_cluster.port))
+        start = time.monotonic()
+        with pytest.raises(StoreError, match="is the store master running"):
+            store.get(["kv/1/a"])
+        assert 0.2 <= time.monotonic() - start < 10
+        store.close()

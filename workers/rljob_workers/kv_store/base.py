@@ -1,7 +1,7 @@
-"""The rules every store keeps, over a handful of primitives: budgets, retries, existing keys, replicas, one lock.
+"""The rules every store keeps, over a handful of primitives: budgets, retries, existing keys, one lock.
 
-MooncakeStore accepts much silently (notes: a put on an existing key keeps the old value and says 0; fewer replicas than
-asked for; a call after close ends the interpreter). Here each of these is an error or a counter.
+MooncakeStore accepts much silently: a put on an existing key keeps the old value and says 0, a call after close ends
+the interpreter. Here each of these is an error. A value has one copy.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from rljob_core.errors import StoreError, StoreFullError, StoreMissError
 from rljob_workers.kv_store.ledger import NO_SPACE, Ledger, use_of
@@ -31,28 +30,10 @@ REFUSED = frozenset({NO_SPACE, TRANSFER_FAILED})
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stat:
-    """What is known of a stored value: bytes, and complete replicas."""
-
-    size: int
-    replicas: int
-
-
-@dataclass(kw_only=True)
-class Counters:
-    """Since the start. retried: keys refused once and put again. degraded: keys with fewer replicas than asked for."""
-
-    puts: int = 0
-    bytes_put: int = 0
-    retried: int = 0
-    degraded: int = 0
-
-
 class BaseStore(ABC):
     """Implements seams.KVStore for one job over full keys `<uid>/<key>`.
 
-    replicas: copies asked for. patience_s: how long refused keys are tried again before StoreFullError.
+    patience_s: how long refused keys are tried again before StoreFullError. retried: keys refused once and put again.
     """
 
     def __init__(
@@ -60,7 +41,6 @@ class BaseStore(ABC):
         *,
         uid: str,
         budgets: Mapping[str, int],
-        replicas: int = 1,
         patience_s: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -69,11 +49,11 @@ class BaseStore(ABC):
             raise ValueError("a store needs the job's uid: keys of jobs on one master must not meet")
         self._root = f"{uid}/"
         self._ledger = Ledger(budgets)
-        self._replicas, self._patience_s = replicas, patience_s
+        self._patience_s = patience_s
         self._clock, self._sleep = clock, sleep
         self._lock = threading.RLock()
         self._open = True
-        self.counters = Counters()
+        self.retried = 0
 
     # Primitives over full keys; the lock is held and the store is open.
 
@@ -82,8 +62,8 @@ class BaseStore(ABC):
         """Write values of any size; one code a key (0, or negative)."""
 
     @abstractmethod
-    def _stat(self, keys: Sequence[str]) -> list[Stat | None]:
-        """None for a key that is surely not there; StoreError when nobody can tell."""
+    def _sizes(self, keys: Sequence[str]) -> list[int | None]:
+        """Bytes of each value; None for a key that is surely not there, StoreError when nobody can tell."""
 
     @abstractmethod
     def _read(self, keys: Sequence[str], sizes: Sequence[int]) -> list[bytes | int]:
@@ -118,15 +98,13 @@ class BaseStore(ABC):
         except StoreError:
             self._release_absent(values)
             raise
-        self.counters.puts += len(values)
-        self.counters.bytes_put += sum(v.nbytes for v in values.values())
 
     def get(self, keys: Sequence[str]) -> list[bytes | None]:
         with self._lock:
             self._check_open("get", keys[0] if keys else "")
-            stats = self._stat([self._root + key for key in keys])
-            there = [(i, key, stat) for i, (key, stat) in enumerate(zip(keys, stats, strict=True)) if stat]
-            read = self._read([self._root + key for _, key, _ in there], [stat.size for _, _, stat in there])
+            sizes = self._sizes([self._root + key for key in keys])
+            there = [(i, key, size) for i, (key, size) in enumerate(zip(keys, sizes, strict=True)) if size is not None]
+            read = self._read([self._root + key for _, key, _ in there], [size for _, _, size in there])
         out: list[bytes | None] = [None] * len(keys)
         for (i, key, _), value in zip(there, read, strict=True):
             if isinstance(value, bytes):
@@ -188,12 +166,12 @@ class BaseStore(ABC):
         except StoreFullError:
             for use in {use_of(key) for key in sizes}:
                 own = self._ledger.keys(use)
-                stats = self._stat([self._root + key for key in own])
-                self._ledger.release(key for key, stat in zip(own, stats, strict=True) if stat is None)
+                found = self._sizes([self._root + key for key in own])
+                self._ledger.release(key for key, size in zip(own, found, strict=True) if size is None)
             self._ledger.charge(sizes)
 
     def _put_all(self, values: Mapping[str, memoryview]) -> None:
-        """Put, repeat what was refused with growing pauses, then prove sizes and replicas."""
+        """Put, repeat what was refused with growing pauses, then prove sizes."""
         waiting, pause, deadline = list(values), FIRST_PAUSE_S, self._clock() + self._patience_s
         while True:
             with self._lock:
@@ -209,7 +187,7 @@ class BaseStore(ABC):
             if self._clock() + pause > deadline:
                 kind = StoreFullError if refused[waiting[0]] == NO_SPACE else StoreError
                 raise kind("put", waiting[0], refused[waiting[0]], f"refused for {self._patience_s} s: {_SPACE}")
-            self.counters.retried += len(waiting)
+            self.retried += len(waiting)
             self._sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
         self._prove(values)
@@ -217,15 +195,14 @@ class BaseStore(ABC):
     def _prove(self, values: Mapping[str, memoryview]) -> None:
         with self._lock:
             self._check_open("put", next(iter(values), ""))
-            stats = self._stat([self._root + key for key in values])
-        for (key, value), stat in zip(values.items(), stats, strict=True):
-            if stat is None:
+            sizes = self._sizes([self._root + key for key in values])
+        for (key, value), size in zip(values.items(), sizes, strict=True):
+            if size is None:
                 raise StoreMissError("put", key, NOT_FOUND, "gone right after it was written")
-            if stat.size != value.nbytes:
+            if size != value.nbytes:
                 raise StoreError(
-                    "put", key, INVALID_PARAMS, f"exists with {stat.size} bytes, not {value.nbytes}; use a new key"
+                    "put", key, INVALID_PARAMS, f"exists with {size} bytes, not {value.nbytes}; use a new key"
                 )
-            self.counters.degraded += stat.replicas < self._replicas
 
     def _release_absent(self, values: Mapping[str, memoryview]) -> None:
         """After a failed put: keep booked what is in the store with our size."""
@@ -234,10 +211,10 @@ class BaseStore(ABC):
                 return
             for key, value in values.items():
                 try:
-                    stat = self._stat([self._root + key])[0]
+                    size = self._sizes([self._root + key])[0]
                 except StoreError:
                     return
-                if stat is None or stat.size != value.nbytes:
+                if size != value.nbytes:
                     self._ledger.release([key])
 
 

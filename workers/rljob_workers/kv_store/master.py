@@ -21,9 +21,9 @@ from rljob_workers.parent import die_with_parent
 
 READY_S = 30.0
 LEASE_MS = 10_000
-CLIENT_TTL_S = 10
-NPU_CLIENT_TTL_S = 60
-"""NPU nodes: binding threads to cores at start delays a live client's pings past 10 s (vllm-ascend FAQ)."""
+CLIENT_TTL_S = {DevicePreset.CPU: 10, DevicePreset.CUDA: 10, DevicePreset.NPU: 60}
+"""Silence after which a client, and its segment, is given up. NPU nodes: binding threads to cores at start delays a
+live client's pings past 10 s (vllm-ascend FAQ)."""
 
 _log = logging.getLogger(__name__)
 
@@ -31,9 +31,8 @@ _log = logging.getLogger(__name__)
 def main(context: Context) -> int:
     """Run the master until it exits or SIGTERM; its exit code, 1 when it did not come up."""
     host, port = split_address(context.listen)
-    npu = context.spec.scheduling.device is DevicePreset.NPU
     child = subprocess.Popen(
-        command(master_binary(), host, port, context.store_metrics_port, NPU_CLIENT_TTL_S if npu else CLIENT_TTL_S),
+        command(master_binary(), host, port, context.store_metrics_port, context.spec.scheduling.device),
         preexec_fn=lambda: die_with_parent({}),
     )
 
@@ -51,7 +50,7 @@ def main(context: Context) -> int:
     return code if code >= 0 else 128 - code
 
 
-def command(binary: Path, host: str, port: int, metrics_port: int, client_ttl_s: int) -> list[str]:
+def command(binary: Path, host: str, port: int, metrics_port: int, device: DevicePreset) -> list[str]:
     """Command line. Everything is hard-pinned, so eviction has nothing to do and never starts (watermark 1)."""
     return [
         str(binary),
@@ -62,7 +61,7 @@ def command(binary: Path, host: str, port: int, metrics_port: int, client_ttl_s:
         f"--metrics_port={metrics_port}",
         "--enable_metric_reporting=false",
         f"--default_kv_lease_ttl={LEASE_MS}",
-        f"--client_ttl={client_ttl_s}",
+        f"--client_ttl={CLIENT_TTL_S[device]}",
         "--eviction_high_watermark_ratio=1.0",
         "--allow_evict_soft_pinned_objects=false",
         "--logtostderr",

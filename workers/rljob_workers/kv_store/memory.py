@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rljob_workers.kv_store.base import INVALID_PARAMS, NOT_FOUND, BaseStore, Stat
+from rljob_workers.kv_store.base import INVALID_PARAMS, NOT_FOUND, BaseStore
 from rljob_workers.kv_store.ledger import NO_SPACE
 
 
@@ -22,7 +22,7 @@ class MemoryPool:
 
 
 class MemoryStore(BaseStore):
-    """One client of a MemoryPool. A value has one replica, however many are asked for (as on one segment)."""
+    """One client of a MemoryPool."""
 
     def __init__(
         self, *, uid: str = "job", budgets: Mapping[str, int], pool: MemoryPool | None = None, **options: Any
@@ -40,9 +40,9 @@ class MemoryStore(BaseStore):
             self._pool.values[key] = bytes(value)
         return 0
 
-    def _stat(self, keys: Sequence[str]) -> list[Stat | None]:
+    def _sizes(self, keys: Sequence[str]) -> list[int | None]:
         values = self._pool.values
-        return [Stat(size=len(values[k]), replicas=1) if k in values else None for k in keys]
+        return [len(values[k]) if k in values else None for k in keys]
 
     def _read(self, keys: Sequence[str], sizes: Sequence[int]) -> list[bytes | int]:
         return [self._pool.values.get(key, NOT_FOUND) for key in keys]

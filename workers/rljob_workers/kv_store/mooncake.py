@@ -1,7 +1,7 @@
 """The only file that imports Mooncake: its codes, pointers and traps end here.
 
 API and behaviour of the 0.3.13 wheels (kvcache-ai/Mooncake): codes per key from the batch calls alone; `get` returns
-b'' for anything missing, so it is never used; sizes and replicas come from one descriptor query.
+b'' for anything missing, so it is never used; sizes come from a descriptor query.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ctypes
 import importlib.util
 import ipaddress
 import mmap
+import os
 import re
 import socket
 import time
@@ -21,7 +22,7 @@ from rljob_core.api.placement import StoreProtocol
 from rljob_core.errors import InvalidInputError, StoreError
 from rljob_core.names import ENV_POD_IP
 from rljob_workers.context import split_address
-from rljob_workers.kv_store.base import BaseStore, Stat
+from rljob_workers.kv_store.base import BaseStore
 
 METADATA = "P2PHANDSHAKE"
 """No metadata server: clients ask each other, which survives anything but the master."""
@@ -29,6 +30,9 @@ METADATA = "P2PHANDSHAKE"
 STAGING_BYTES = 16 << 20
 RPC_FAILED = -900
 CONNECT_TIMEOUT_S = 2.0
+CONNECT_TIMEOUT_VARIABLE = "MC_RPC_CONNECT_TIMEOUT_MS"
+"""Of each of the library's four tries to reach its master again. Where the master's address swallows packets (its node
+is gone), the library's own 30 s made every call last two minutes; 2 s make it 8 s (Mooncake#3740)."""
 SEE_LOG = "see the log of the store master"
 
 
@@ -55,7 +59,7 @@ class MooncakeStore(BaseStore):
     ) -> None:
         super().__init__(uid=uid, budgets=budgets, **options)
         self._client = _connect(master, local_ip, protocol, segment_bytes=0, wait_s=wait_s, remedy=remedy)
-        self._config = _replicate_config(self._replicas)
+        self._config = _hard_pinned()
         self._staging = _Staging(self._client, staging_bytes)
 
     def _put(self, items: Sequence[tuple[str, memoryview]]) -> list[int]:
@@ -72,7 +76,7 @@ class MooncakeStore(BaseStore):
             codes += self._client.batch_put_from(keys, pointers, sizes, self._config)
         return codes
 
-    def _stat(self, keys: Sequence[str]) -> list[Stat | None]:
+    def _sizes(self, keys: Sequence[str]) -> list[int | None]:
         if not keys:
             return []
         described = self._client.batch_get_replica_desc(list(keys))
@@ -81,7 +85,7 @@ class MooncakeStore(BaseStore):
             for key, code in zip(missing, self._client.batch_is_exist(missing), strict=True):
                 if code < 0:
                     raise StoreError("stat", key, code, "is the store master running?")
-        return [_stat(described[key]) if described.get(key) else None for key in keys]
+        return [_size(described[key]) if described.get(key) else None for key in keys]
 
     def _read(self, keys: Sequence[str], sizes: Sequence[int]) -> list[bytes | int]:
         self._staging.grow(max(sizes, default=0))
@@ -154,6 +158,7 @@ def _connect(
     """A client that is set up. Without the wait, setup would retry silently for about 90 s."""
     _check_address(local_ip)
     _wait_for_port(master, wait_s, remedy)
+    os.environ.setdefault(CONNECT_TIMEOUT_VARIABLE, str(int(1000 * CONNECT_TIMEOUT_S)))
     from mooncake.store import MooncakeDistributedStore
 
     client = MooncakeDistributedStore()
@@ -189,21 +194,22 @@ def _wait_for_port(master: str, wait_s: float, remedy: str) -> None:
         time.sleep(0.1)
 
 
-def _replicate_config(replicas: int) -> Any:
-    """Hard-pinned: what is written and not yet read would be evicted first otherwise."""
+def _hard_pinned() -> Any:
+    """One copy, never evicted: what is written and not yet read would go first otherwise."""
     from mooncake.store import ReplicateConfig
 
     config = ReplicateConfig()
-    config.replica_num = replicas
+    config.replica_num = 1
     config.with_hard_pin = True
     return config
 
 
-def _stat(descriptors: Sequence[Any]) -> Stat | None:
+def _size(descriptors: Sequence[Any]) -> int | None:
+    """Of a value that is completely written."""
     complete = [d for d in descriptors if d.is_memory_replica() and d.status.name == "COMPLETE"]
     if not complete:
         return None
-    return Stat(size=complete[0].get_memory_descriptor().buffer_descriptor.size, replicas=len(complete))
+    return int(complete[0].get_memory_descriptor().buffer_descriptor.size)
 
 
 class _Staging:
