@@ -141,12 +141,15 @@ def test_failing_role_leaves_its_error_as_last_words(tmp_path: Path) -> None:
     assert "absent.json" in words(tmp_path).message
 
 
-def test_threads_are_set_before_numpy_and_light_roles_import_no_torch() -> None:
+def test_threads_are_set_before_numpy_and_roles_import_what_they_need() -> None:
+    """Light roles no torch; no role transformers, which is not installed with the workers."""
     check = (
         "import os, sys; from rljob_workers import __main__ as m; m._set_threads('3'); import rljob_workers.launcher;"
         "assert not {'numpy', 'torch', 'pydantic'} & set(sys.modules), sorted(sys.modules);"
         "import rljob_workers.coordinator.main;"
-        "assert not {'torch', 'transformers', 'mooncake'} & set(sys.modules);"
+        "assert not {'torch', 'mooncake'} & set(sys.modules);"
+        "import rljob_workers.trainer.main, rljob_workers.rollout.main;"
+        "assert 'torch' in sys.modules and 'transformers' not in sys.modules;"
         f"assert {{os.environ[v] for v in {THREAD_VARIABLES!r}}} == {{'3'}}"
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60)
