@@ -7,6 +7,7 @@ from typing import Any
 from rljob_core.api.bounded import bounded
 from rljob_core.api.messages import TrainCommand
 from rljob_core.api.report import Absent, Cause, Outcome
+from rljob_core.errors import ProtocolVersionError
 from rljob_core.journal import Start
 from rljob_core.names import Role
 from rljob_core.session.evaluation import Evaluations
@@ -26,13 +27,14 @@ class Flow:
     """State of one run, from `start` (a checkpoint or nothing) to an outcome.
 
     step: training steps done. version: of the trainer's weights, -1 before the first publication. highest: last
-    version issued; versions are never issued twice.
+    version issued; versions are never issued twice. Raises ProtocolVersionError for a checkpoint of an unknown format.
     """
 
     def __init__(self, settings: Settings, source: PromptSource, start: Start) -> None:
         self.settings, self._source = settings, source
         self.step, self.version, self.highest = start.step, -1, start.highest_version
         self.resumed_step = start.step if start.step else -1
+        _check_major(start)
         totals = Totals.model_validate(start.state.get("totals", {}))
         totals.first_token_at = start.first_token_at
         self.tokens_at_start = totals.tokens_generated
@@ -208,3 +210,12 @@ class Flow:
             "figures": self.figures.state(last),
             "evaluation": self.evaluations.state(),
         }
+
+
+def _check_major(start: Start) -> None:
+    major = start.state.get("format_major")
+    if start.step and major != STATE_MAJOR:
+        raise ProtocolVersionError(
+            f"the coordinator's state in the checkpoint of step {start.step}: format_major {major!r} is not supported;"
+            f" this version reads {STATE_MAJOR}: use the version that wrote it, or another checkpoint directory"
+        )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rljob_core.api.report import Outcome
+from rljob_core.errors import ProtocolVersionError
 from rljob_core.journal import JournalError, Replay, lineage_prompts, replay, start_from
 from rljob_core.session.reporting import report
 
@@ -137,6 +138,16 @@ def test_state_of_a_checkpoint_names_what_is_in_flight_rl48(job: MakeJob) -> Non
     assert (step, state["version"], state["next_prompt"]) == (2, version, 8)
     assert state["in_flight"] == [[8, 12], [12, 16]]
     assert state["totals"]["tokens_generated"] > 0
+
+
+@pytest.mark.parametrize("major", [None, 2])
+def test_a_checkpoint_of_another_format_is_refused(job: MakeJob, major: int | None) -> None:
+    running = job(steps=6).run()
+    step, version, state = running.checkpoint
+    assert state["format_major"] == 1
+    running.checkpoint = (step, version, state | {"format_major": major})
+    with pytest.raises(ProtocolVersionError, match=f"step 6: format_major {major} is not supported; this version"):
+        running.resume()
 
 
 def test_totals_go_on_after_a_resume(job: MakeJob) -> None:
