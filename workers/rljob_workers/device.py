@@ -47,7 +47,10 @@ def setup(kind: str, local_rank: int, threads: int) -> torch.device:
 
 
 def pace(kind: str, units: float) -> None:
-    """Wait as a paced device would for `units` of work of a kind (`decode`, `train`, ...); nothing in production."""
+    """Wait as a paced device would for `units` of work of a kind; nothing in production.
+
+    prefill: prompt tokens of one batch; decode: sequences of one step; train: tokens of one rank's samples of a step.
+    """
 
 
 def _npu(local_rank: int) -> torch.device:

@@ -33,6 +33,10 @@ class Sample:
     response_ids: NDArray[np.int32]
     logprobs: NDArray[np.float32]
 
+    @property
+    def tokens(self) -> int:
+        return len(self.prompt_ids) + len(self.response_ids)
+
     def __post_init__(self) -> None:
         if len(self.response_ids) != len(self.logprobs):
             raise ValueError(f"{len(self.response_ids)} response tokens but {len(self.logprobs)} log-probabilities")

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from rljob_core.errors import RLJobError
+
 if TYPE_CHECKING:
     import torch
 
@@ -102,8 +104,17 @@ class Finished:
     """`eos` or `length`."""
 
 
+class KVBlockError(RLJobError):
+    """A KV block that is damaged, of another model or of another policy version: recompute the prompt."""
+
+
 class Engine(Protocol):
     """Generation on one rank of a rollout group. States: asleep, loading, ready(version)."""
+
+    @property
+    def in_flight(self) -> int:
+        """Sequences admitted and not finished, on this rank."""
+        ...
 
     def load(self, version: int) -> Mapping[str, torch.Tensor]:
         """Enter loading; returns the local tensors (parameters and buffers) a pull must fill."""
@@ -127,7 +138,8 @@ class Engine(Protocol):
         greedy: bool,
         seed: int,
     ) -> None:
-        """Add a sequence to the decode batch, from its prefill KV, or recomputed when kv is None."""
+        """Add a sequence to the decode batch, from its prefill KV (KVBlockError when that is not of exactly this prompt
+        and version; nothing is added then), or recomputed when kv is None."""
         ...
 
     def step(self) -> list[Finished]:

@@ -11,8 +11,8 @@ import torch
 from rljob_core.inputs.counter_rng import bits64
 from rljob_workers.model import Policy
 from rljob_workers.rollout.engine import EngineLimits, EngineState, EngineStateError, TorchEngine
-from rljob_workers.rollout.kv_cache import KVBlockError
 from rljob_workers.rollout.sampling import draw, uniforms
+from rljob_workers.seams import KVBlockError
 
 
 def admit(engine: TorchEngine, kv: bytes | None = None) -> None:

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from rljob_core.errors import RLJobError
 from rljob_workers.model import ModelConfig
+from rljob_workers.seams import KVBlockError
 
 _HEADER = struct.Struct("<4sHHq5II")
 _MAGIC, _FORMAT = b"RJKV", 1
@@ -30,10 +30,6 @@ _STORED: dict[torch.dtype, type[np.generic]] = {
     torch.float16: np.uint16,
 }
 """numpy has no bfloat16: half-width values travel as their bits."""
-
-
-class KVBlockError(RLJobError):
-    """A block that is damaged, of another model or of another policy version: recompute the prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,9 @@ from rljob_core.api.messages import RolloutWork
 from rljob_core.errors import StoreError, StoreFullError, StoreMissError, WeightMismatchError
 from rljob_core.inputs.counter_rng import bits64
 from rljob_core.layouts import Layout, TensorSpec
-from rljob_workers.rollout.engine import TorchEngine
+from rljob_workers import device
 from rljob_workers.rollout.keys import kv_key
-from rljob_workers.rollout.kv_cache import KVBlockError
-from rljob_workers.seams import Finished, KVStore, TransferStats, WeightStore
+from rljob_workers.seams import Engine, Finished, KVBlockError, KVStore, TransferStats, WeightStore
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +30,7 @@ class StepOutcome:
 class RolloutRank:
     """seed: `algorithm.seed`; with prompt and sample it gives every draw, whoever decodes the sample and when."""
 
-    engine: TorchEngine
+    engine: Engine
     store: KVStore
     weights: WeightStore
     layout: Layout
@@ -60,6 +59,7 @@ class RolloutRank:
         keys = [kv_key(work.version, prompt) for prompt in work.prompts]
         distinct = dict(zip(keys, work.prompts, strict=True))
         blocks = dict(zip(distinct, self.engine.prefill(list(distinct.values())), strict=True))
+        device.pace("prefill", sum(map(len, distinct.values())))
         try:
             self.store.put(blocks)
         except StoreFullError as error:
@@ -100,6 +100,7 @@ class RolloutRank:
 
     def step(self) -> StepOutcome:
         """One decode step, and the KV counts since the last one."""
+        device.pace("decode", self.engine.in_flight)
         outcome = StepOutcome(finished=self.engine.step(), kv_hits=self.kv_hits, kv_misses=self.kv_misses)
         self.kv_hits = self.kv_misses = 0
         return outcome

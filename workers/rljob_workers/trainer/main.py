@@ -175,6 +175,7 @@ class TrainerRank:
             samples = fetch(work, self.store)
             batches = minibatches(work, samples, learner.algorithm, learner.host, self._fixed_tokens)
             result = learner.train(batches, work.step - 1, self.version)
+            device.pace("train", sum(sample.tokens for sample in samples))
             metrics = result.metrics | {"zero_variance_share": zero_variance_share(work, learner.host)}
         done = StepDone(step=work.step, version=work.version)
         if self.context.rank == 0:
