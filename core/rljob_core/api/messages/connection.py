@@ -1,0 +1,64 @@
+"""A worker's connection: who it is, that it lives, how it ends."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rljob_core.api.messages.base import Message
+
+
+class Register(Message):
+    """First message of a connection. Reply: Registered."""
+
+    protocol_major: int = 1
+    role: str
+    pod: str
+    pod_uid: str
+    index: int
+    """Pod index inside the role."""
+    rank: int
+    """Global rank of this process: pod index x devicesPerPod + local rank."""
+    world: int
+    group: int = 0
+    """Rollout group."""
+    rendezvous: str = ""
+    resumed_step: int = -1
+    """Trainer: step of the checkpoint it restored; -1 for none."""
+
+
+class Registered(Message):
+    worker_id: int
+    heartbeat_s: float = 3.0
+    """A worker whose last three heartbeats are missing is lost, and its leases return."""
+    attempt: int = 0
+    instance: str = ""
+    """Incarnation of the coordinator: a link that meets another one ends."""
+
+
+class Span(Message):
+    """One finished stage of a process, for timeline and phase_seconds."""
+
+    stage: str
+    start: float
+    end: float
+    step: int = -1
+
+
+class Heartbeat(Message):
+    """Counters since the last one; spans are finished stages, unix seconds."""
+
+    stage: str = "idle"
+    version: int = -1
+    spans: list[Span] = Field(default_factory=list)
+
+
+class Ack(Message):
+    ok: bool = True
+
+
+class Goodbye(Message):
+    """A worker that ends on purpose; error says why when it is a failure."""
+
+    error: str = ""
+    invalid_input: bool = False
+    rank: int = -1
