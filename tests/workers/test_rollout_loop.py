@@ -29,11 +29,11 @@ from rljob_core.layouts import Layout
 from rljob_workers.kv_store.memory import MemoryPool, MemoryStore
 from rljob_workers.model import Placement, build_policy, initial_tensors, tensor_specs
 from rljob_workers.packs import Sample, unpack
-from rljob_workers.rollout import main as rollout
+from rljob_workers.rollout import loop as rollout
 from rljob_workers.rollout.engine import EngineLimits, TorchEngine
 from rljob_workers.rollout.group import Group, part, spread
 from rljob_workers.rollout.keys import kv_key
-from rljob_workers.rollout.main import RolloutLoop, Settings
+from rljob_workers.rollout.loop import RolloutLoop, Settings
 from rljob_workers.rollout.rank import RolloutRank
 from rljob_workers.weights import StoreWeights
 
