@@ -201,4 +201,4 @@ class Lifecycle(Document):
     startup_deadline_seconds: int = 1800
     """Seconds a worker that runs may take until the coordinator hears of it; then it is lost, like one that fell
     silent. It imports, reads a checkpoint and meets the other ranks meanwhile. Default 1800: as long as collectives on
-    Ascend wait for a rank; raise it for checkpoints that take longer to read."""
+    Ascend wait for a rank."""
