@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+EXIT_FAILED = 1
+"""Exit code of a worker that met an error, and of `rljob run` for a job that Failed."""
+
 EXIT_INVALID_INPUT = 64
 """Exit code of a worker (and of `rljob`) when spec, model or data are wrong: never retried."""
 
 EXIT_DRAINED = 75
 """Exit code of a worker told to drain: checkpoint written, work unfinished, not a failure."""
+
+EXIT_INTERRUPTED = 130
+"""Exit code of `rljob` ended by Ctrl-C without a checkpoint."""
 
 
 class RLJobError(Exception):

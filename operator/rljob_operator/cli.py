@@ -1,11 +1,11 @@
-"""The `rljob` command. Importing this module imports nothing: a Ctrl-C that comes sooner than `main` is a traceback."""
+"""The `rljob` command. Importing it imports next to nothing: a Ctrl-C that comes sooner than `main` is a traceback."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-EXIT_INTERRUPTED = 130
+from rljob_core.errors import EXIT_INTERRUPTED
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from rljob_core.errors import EXIT_DRAINED, EXIT_INVALID_INPUT
-from rljob_operator.cli import EXIT_INTERRUPTED
-
-EXIT_FAILED = 1
+from rljob_core.errors import EXIT_DRAINED, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_INVALID_INPUT
 
 RUN = {
     0: "Succeeded: all steps are done or evaluation.targetExactMatch is reached, by this command or an earlier one",

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from rljob_core import names
 from rljob_core.api.report import TerminationMessage
-from rljob_core.errors import EXIT_INVALID_INPUT, InvalidInputError
+from rljob_core.errors import EXIT_FAILED, EXIT_INVALID_INPUT, InvalidInputError
 from rljob_core.names import Role
 from rljob_workers import last_words
 from rljob_workers.context import Context
 
-EXIT_FAILED = 1
 MODULES = {
     Role.COORDINATOR: "rljob_workers.coordinator.main",
     Role.TRAINER: "rljob_workers.trainer.main",

@@ -19,9 +19,7 @@ from rich.console import Console
 
 from rljob_core.api import RLJob
 from rljob_core.api.status import Phase, Reason, RLJobStatus
-from rljob_core.errors import EXIT_DRAINED, EXIT_INVALID_INPUT, InvalidInputError
-from rljob_operator.cli import EXIT_INTERRUPTED
-from rljob_operator.cli_exit_codes import EXIT_FAILED
+from rljob_core.errors import EXIT_DRAINED, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_INVALID_INPUT, InvalidInputError
 from rljob_operator.embedded import display, earlier, ending, inputs, summary
 from rljob_operator.embedded.display import Display
 from rljob_operator.embedded.memory_use import command_started_at
