@@ -17,8 +17,10 @@ from rljob_core.api.messages import Ack, Pulled, TakeTrain
 from rljob_core.api.spec import RLJob
 from rljob_core.errors import CoordinatorGoneError, RefusedError
 from rljob_core.names import Role
+from rljob_workers import link as link_module
 from rljob_workers.context import Context
-from rljob_workers.link import WORKER_PATH, CoordinatorLink, register_message
+from rljob_workers.frames import WORKER_PATH
+from rljob_workers.link import HANDSHAKE_S, CoordinatorLink, patience_s, register_message
 
 pytestmark = pytest.mark.processes
 PULLED = Pulled(version=1, bytes=2, seconds=0.5)
@@ -39,13 +41,20 @@ class FakeCoordinator:
         self.frames: list[dict[str, Any]] = []
         self.break_before_answer: list[str] = []
         self.refuse: str = ""
+        self.stops_after: int | None = None
+        """Connections after which it is stopped: the kernel still takes connections, nobody answers."""
 
     async def handle(self, request: web.Request) -> web.WebSocketResponse:
+        if self.stops_after == 0:
+            await asyncio.Event().wait()
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         await socket.receive()
         registered = {"worker_id": 1, "heartbeat_s": 0.05, "instance": self.instances.pop(0)}
         await socket.send_bytes(msgpack.packb({"id": 0, "body": registered}))
+        if self.stops_after is not None:
+            self.stops_after -= 1
+            await asyncio.Event().wait()
         async for message in socket:
             if message.type is WSMsgType.BINARY:
                 frame = msgpack.unpackb(message.data)
@@ -175,6 +184,24 @@ async def test_coordinator_that_does_not_come_back_ends_open_calls() -> None:
         await started.wait()
     with pytest.raises(CoordinatorGoneError):
         await waiting
+
+
+@pytest.mark.parametrize("connections", [0, 1], ids=["from the start", "later"])
+async def test_a_stopped_coordinator_is_given_up_in_bounded_time(
+    connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGSTOP, or a node that hangs: pings are not answered, then new connections are taken and left alone."""
+    monkeypatch.setattr(link_module, "PING_S", 0.1)
+    monkeypatch.setattr(link_module, "HANDSHAKE_S", 0.1)
+    fake = FakeCoordinator()
+    fake.stops_after = connections
+    async with fake.serving(), asyncio.timeout(5):
+        with pytest.raises(CoordinatorGoneError, match=r"does not answer: nothing came within 0\.1 s"):
+            await with_link(fake, lambda link: link.call(TakeTrain(step=0), Ack), connect_s=0.3, reconnect_s=0.3)
+
+
+def test_trainers_give_up_first_so_that_one_loss_is_counted() -> None:
+    assert patience_s(Role.TRAINER) + HANDSHAKE_S < patience_s(Role.ROLLOUT) == patience_s(Role.REWARD)
 
 
 async def test_another_coordinator_at_the_address_ends_the_link() -> None:

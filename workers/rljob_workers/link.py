@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -22,16 +22,22 @@ import msgpack
 from rljob_core.api.directive import StageName
 from rljob_core.api.messages import Goodbye, Heartbeat, Message, Register, Registered, Span
 from rljob_core.errors import CoordinatorGoneError, InvalidInputError, RefusedError, RLJobError
+from rljob_core.names import Role
 from rljob_workers.context import Context
+from rljob_workers.frames import FRAME_LIMIT_BYTES, PING_S, WORKER_PATH, body_of, pack_frame, read_frame
 
 Reply = TypeVar("Reply", bound=Message)
 
-WORKER_PATH = "/v1/worker"
-FRAME_LIMIT_BYTES = 256 << 20
-PING_S = 15.0
-"""A connection without an answer to a ping for this long is broken (a black-holed network)."""
+HANDSHAKE_S = 10.0
+"""A coordinator that takes a connection and does not answer within this (it is stopped, or its node hangs)."""
 RETRY_S = 0.1
 LAST_WORDS_S = 3.0
+
+
+def patience_s(role: Role) -> float:
+    """How long a broken connection may take to come back. Trainers give up first: losing one starts everything anew,
+    and a coordinator that is gone counts as one loss, not as one of each role."""
+    return 20.0 if role is Role.TRAINER else 40.0
 
 
 def register_message(context: Context, resumed_step: int = -1) -> Register:
@@ -53,7 +59,7 @@ class CoordinatorLink:
     """Typed calls to the coordinator. As a context manager it says goodbye, with the error if there is one.
 
     connect_s: how long the first connection may take (the coordinator may still be starting).
-    reconnect_s: how long a broken one may take to come back, then calls raise CoordinatorGoneError.
+    reconnect_s: how long a broken one may take to come back, then calls raise CoordinatorGoneError; default by role.
     """
 
     def __init__(
@@ -61,13 +67,14 @@ class CoordinatorLink:
         context: Context,
         *,
         connect_s: float = 300.0,
-        reconnect_s: float = 20.0,
+        reconnect_s: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._url = f"http://{context.coordinator}{WORKER_PATH}"
         self._headers = {"Authorization": f"Bearer {context.token}"}
         self._rank = context.rank
-        self._connect_s, self._reconnect_s = connect_s, reconnect_s
+        self._connect_s = connect_s
+        self._reconnect_s = patience_s(context.role) if reconnect_s is None else reconnect_s
         self._clock = clock
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="coordinator-link", daemon=True)
@@ -190,7 +197,7 @@ class CoordinatorLink:
                         await self._connection(session, register)
                     except (aiohttp.ClientError, OSError) as error:
                         problem = str(error)
-                    if self._loop.time() > self._deadline:
+                    if self._loop.time() >= self._deadline:
                         raise CoordinatorGoneError(f"coordinator at {self._url} does not answer: {problem}")
                     await asyncio.sleep(RETRY_S)
         except RLJobError as error:
@@ -198,29 +205,45 @@ class CoordinatorLink:
 
     async def _connection(self, session: aiohttp.ClientSession, register: Register) -> None:
         """One connection from handshake to its end."""
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout_at(min(self._loop.time() + HANDSHAKE_S, self._deadline)):
+                    socket = await stack.enter_async_context(await self._handshake(session))
+                    await socket.send_bytes(pack_frame(0, register))
+                    registered = Registered.model_validate(body_of(await read_frame(socket)))
+            except TimeoutError:
+                raise aiohttp.ServerTimeoutError(f"nothing came within {HANDSHAKE_S:g} s") from None
+            if self._registered.done() and self._registered.result().instance != registered.instance:
+                raise CoordinatorGoneError("another coordinator took the place of the one registered with")
+            await self._serve(socket, registered)
+
+    async def _handshake(self, session: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
         try:
-            socket = await session.ws_connect(self._url, heartbeat=PING_S, max_msg_size=FRAME_LIMIT_BYTES)
+            return await session.ws_connect(
+                self._url,
+                heartbeat=PING_S,
+                max_msg_size=FRAME_LIMIT_BYTES,
+                timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
+            )
         except aiohttp.WSServerHandshakeError as error:
             if error.status < 500:
                 raise RefusedError(f"coordinator at {self._url} refused: {error.status} {error.message}") from None
             raise
-        async with socket:
-            await socket.send_bytes(pack_frame(0, register))
-            registered = Registered.model_validate(body_of(await read_frame(socket)))
-            if self._registered.done() and self._registered.result().instance != registered.instance:
-                raise CoordinatorGoneError("another coordinator took the place of the one registered with")
-            self._socket = socket
-            for frame, _ in list(self._open.values()):
-                await socket.send_bytes(frame)
-            if not self._registered.done():
-                self._registered.set_result(registered)
-            beats = self._loop.create_task(self._beat(registered.heartbeat_s))
-            try:
-                await self._receive(socket)
-            finally:
-                beats.cancel()
-                self._socket = None
-                self._deadline = self._loop.time() + self._reconnect_s
+
+    async def _serve(self, socket: aiohttp.ClientWebSocketResponse, registered: Registered) -> None:
+        """Requests that are open go out again, new ones as they come, until the connection ends."""
+        self._socket = socket
+        for frame, _ in list(self._open.values()):
+            await socket.send_bytes(frame)
+        if not self._registered.done():
+            self._registered.set_result(registered)
+        beats = self._loop.create_task(self._beat(registered.heartbeat_s))
+        try:
+            await self._receive(socket)
+        finally:
+            beats.cancel()
+            self._socket = None
+            self._deadline = self._loop.time() + self._reconnect_s
 
     async def _beat(self, every_s: float) -> None:
         while True:
@@ -254,26 +277,3 @@ class CoordinatorLink:
             self._main.cancel()
             await asyncio.wait([self._main])
         self._end(self._ended)
-
-
-def pack_frame(number: int, message: Message) -> bytes:
-    """One request on the wire."""
-    frame: bytes = msgpack.packb({"id": number, "type": type(message).__name__, "body": message.model_dump()})
-    return frame
-
-
-def body_of(frame: dict[str, Any]) -> dict[str, Any]:
-    """The answer's body; RefusedError when the coordinator says why there is none."""
-    if "error" in frame:
-        raise RefusedError(str(frame["error"]))
-    body: dict[str, Any] = frame["body"]
-    return body
-
-
-async def read_frame(socket: aiohttp.ClientWebSocketResponse) -> dict[str, Any]:
-    """The next frame; ClientError when the connection ends instead."""
-    message = await socket.receive()
-    if message.type is not aiohttp.WSMsgType.BINARY:
-        raise aiohttp.ClientConnectionError(f"connection ended: {message.type.name} {message.extra or ''}")
-    frame: dict[str, Any] = msgpack.unpackb(message.data)
-    return frame

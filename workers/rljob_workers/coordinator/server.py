@@ -19,7 +19,7 @@ from rljob_core.errors import ProtocolVersionError, QueueError
 from rljob_core.session import HEARTBEAT_S
 from rljob_workers.coordinator.desk import Desk
 from rljob_workers.coordinator.peer import Peer, error_frame, parse
-from rljob_workers.link import FRAME_LIMIT_BYTES, PING_S, WORKER_PATH
+from rljob_workers.frames import FRAME_LIMIT_BYTES, PING_S, WORKER_PATH
 
 BODY_LIMIT_BYTES = 64 * 1024
 HEALTH_PATH = "/healthz"
