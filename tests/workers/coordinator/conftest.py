@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import numpy as np
 import pytest
 
 from rljob_core.api.messages import (
@@ -44,6 +45,7 @@ from rljob_workers.coordinator.main import serve
 from rljob_workers.coordinator.prompts import JobPrompts
 from rljob_workers.kv_store.memory import MemoryPool, MemoryStore
 from rljob_workers.link import CoordinatorLink, register_message
+from rljob_workers.packs import Sample, pack
 
 TOKEN = "a-token"
 BUDGETS = {"kv": 1 << 24, "queue": 1 << 24, "weights": 1 << 24}
@@ -168,7 +170,7 @@ class Stage:
                     return
                 decoded += 1
                 done = self.decoded(work)
-                store.put({done.pack_key: b"pack"})
+                store.put({done.pack_key: self.packed(work)})
                 self.refused += [not a for a in link.call(done, Committed).accepted]
             elif work.kind is WorkKind.STOP:
                 link.goodbye()
@@ -180,6 +182,14 @@ class Stage:
         return CompletePrefill(
             version=work.version, rows=work.rows, attempts=work.attempts, kv_keys=keys, kv_bytes=[2] * len(keys)
         )
+
+    @staticmethod
+    def packed(work: RolloutWork) -> bytes:
+        responses = np.array([3, 4, 5, 1], np.int32)
+        return pack(
+            [Sample(prompt_ids=np.array(p, np.int32), response_ids=responses, logprobs=np.zeros(4, np.float32))
+             for p in work.prompts]
+        )  # fmt: skip
 
     @staticmethod
     def decoded(work: RolloutWork) -> CompleteRollout:
