@@ -83,8 +83,16 @@ class Command:
 
     def left(self, role: str = "") -> list[int]:
         """Processes of this run (of a role), by their environment."""
-        marks = [f"RLJOB_JOB_FILE={self.run}/job.json".encode(), f"RLJOB_ROLE={role}".encode()]
-        return [pid for pid in _pids() if all(mark in _environ(pid) for mark in marks)]
+        return self._having(f"RLJOB_ROLE={role}")
+
+    def rank(self, role: str, local_rank: int) -> int:
+        """The process of one device of a role that has one pod."""
+        (pid,) = self._having(f"RLJOB_ROLE={role}", f"RLJOB_LOCAL_RANK={local_rank}\0")
+        return pid
+
+    def _having(self, *marks: str) -> list[int]:
+        every = [f"RLJOB_JOB_FILE={self.run}/job.json", *marks]
+        return [pid for pid in _pids() if all(mark.encode() in _environ(pid) for mark in every)]
 
     def logs(self) -> str:
         return "\n".join(f"== {p.name}\n{p.read_text()[-1000:]}" for p in sorted((self.run / "logs").glob("*.log")))

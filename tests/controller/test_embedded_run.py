@@ -80,20 +80,32 @@ def test_kill_and_ctrl_c_leave_nothing_behind_and_resume_trains_every_prompt_onc
     assert command.left() == []
 
 
-def test_b2_lost_reward_worker_is_replaced_lost_trainer_restarts_the_gang(rljob_run, tiny):
+def test_b2_lost_reward_worker_is_replaced_one_of_two_trainer_ranks_restarts_the_gang(rljob_run, tiny):
     steps = 40
-    command = rljob_run(tiny(steps))
+    command = rljob_run(tiny(steps, trainer={"devicesPerPod": 2, "layout": {"dp": 2, "ep": 2}}))
     process = command.start()
     try:
         command.wait_for_step(process, 3)
         os.kill(command.left("reward")[0], signal.SIGKILL)
         command.wait_for_step(process, 12)
-        os.kill(command.left("trainer")[0], signal.SIGKILL)
+        os.kill(command.rank("trainer", 1), signal.SIGKILL)
         command.finish(process, 0)
     finally:
         process.kill()
     assert command.trained() == list(range(steps * PROMPTS))
+    records = [json.loads(line) for line in (command.run / "checkpoints/journal.jsonl").read_text().splitlines()]
+    trained: list[int] = []
+    for record in records:  # what no rollback has undone is trained once, in order
+        if record["kind"] == "trained":
+            assert record["first_prompt"] == len(trained)
+            trained += range(record["first_prompt"], record["first_prompt"] + record["prompts"])
+        elif record["kind"] == "rolled_back":
+            del trained[record["step"] * PROMPTS :]
+    assert trained == list(range(steps * PROMPTS))
+    issued = [record["version"] for record in records if record["kind"] == "version"]
+    assert issued == list(range(len(issued))), "versions go on after a rollback: none is issued twice"
     status = json.loads((command.run / "status.json").read_text())
     assert (status["phase"], status["attempt"], status["restarts"]["counted"]) == ("Succeeded", 1, 2)
-    assert status["firstCause"]["role"] == "trainer"
-    assert status["firstCause"]["reason"] == "SIGKILL"
+    cause = status["firstCause"]
+    assert (cause["role"], cause["rank"], cause["exitCode"]) == ("trainer", 1, 137)
+    assert cause["message"] == "rank 1: killed by SIGKILL"
