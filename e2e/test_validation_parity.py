@@ -17,6 +17,7 @@ import pytest
 from apiserver import ApiServer, find_binaries
 from kubernetes.client import ApiException, CustomObjectsApi
 from kubernetes.config import new_client_from_config
+from rule_samples import TABLE, patched
 
 from rljob_core import names
 from rljob_operator.crd import definition_yaml, object_schema
@@ -28,7 +29,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[1]
 BAD = sorted((ROOT / "tests/samples/bad").glob("*.yaml"))
 GOOD = sorted((ROOT / "manifests/samples").glob("*.yaml")) + sorted((ROOT / "tests/samples/unfit").glob("*.yaml"))
-TABLE = load_file(ROOT / "tests/samples/rules.yaml")[0].body
 
 CAUSE = re.compile(r"(?:^\* |is invalid: )([\w.\[\]]+): ", re.MULTILINE)
 STRICT = re.compile(r'unknown field "([^"]+)"')
@@ -156,18 +156,6 @@ VALUES = [
     *("a\n", "/a\n"),
     *(True, False, None, [], [1], {}, {"a": None}, {"x": {"y": [1]}}),
 ]  # fmt: skip
-
-
-def patched(changes: dict[str, Any]) -> dict[str, Any]:
-    """The base object with dotted fields set; a missing parent is made."""
-    body: dict[str, Any] = copy.deepcopy(TABLE["base"])
-    for path, value in changes.items():
-        *parents, last = path.split(".")
-        node = body
-        for key in parents:
-            node = node.setdefault(key, {})
-        node[last] = value
-    return body
 
 
 def _as_kubectl_reads(value: Any) -> Any:

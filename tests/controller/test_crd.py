@@ -11,25 +11,28 @@ import pytest
 from pydantic import Field
 
 from rljob_core.api import Document, Rule
+from rljob_core.api.changes import FIXED
 from rljob_operator.cli import main
 from rljob_operator.crd import UnsupportedSchemaError, definition, definition_yaml, object_schema, structural
-from rljob_operator.crd.schema import FREE_FORM, RULES
+from rljob_operator.crd.schema import FREE_FORM, RULES, is_free_form
+from rljob_operator.validation.rules import OLD_SELF, is_transition
 
 ROOT = Path(__file__).parents[2]
 
 
 def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every schema node with its path."""
+    """Every schema node with its path; what lies below a map of any keys has none."""
     yield path, node
     for key, child in node.get("properties", {}).items():
         yield from nodes(child, f"{path}.{key}")
     for key in ("items", "additionalProperties"):
-        if key in node:
+        if key in node and not is_free_form(node):
             yield from nodes(node[key], f"{path}[]")
 
 
 SPEC = list(nodes(object_schema()["properties"]["spec"], "spec"))
 WHOLE = list(nodes(object_schema()))
+TRANSITIONS = [rule.rule for rule in FIXED]
 ALL_RULES = [(path, node, rule) for path, node in WHOLE for rule in node.get(RULES, ())]
 
 
@@ -70,7 +73,7 @@ def test_models_become_a_structural_schema() -> None:
         "type": "object",
         "properties": {
             "count": {"description": "How many.", "type": "integer", "format": "int64", "default": 3},
-            "anything": {"type": "object", FREE_FORM: True},
+            "anything": {"type": "object", "additionalProperties": {FREE_FORM: True}},
         },
     }
     assert structural(Outer) == {
@@ -177,7 +180,7 @@ def test_ranges_are_rules_alone() -> None:
 def test_everything_in_a_spec_is_bounded() -> None:
     limits = {"string": ("maxLength", "enum"), "array": ("maxItems",)}
     unbounded = [path for path, node in SPEC if node["type"] in limits and not set(limits[node["type"]]) & set(node)]
-    unbounded += [path for path, node in SPEC if node.get(FREE_FORM) and "maxProperties" not in node]
+    unbounded += [path for path, node in SPEC if is_free_form(node) and "maxProperties" not in node]
     assert unbounded == []
 
 
@@ -200,6 +203,12 @@ def test_rules_keep_to_what_both_evaluators_share(path: str, node: dict[str, Any
         operators = {name for name in program.functions() if not name[0].isalpha()}
         assert set(program.functions()) - operators <= allowed
         assert "string(" not in expression, "refused by the API server's cost limit"
+        assert OLD_SELF not in program.variables() or rule["rule"] in TRANSITIONS
     for key in rule.get("fieldPath", "").split(".")[1:]:
         node = node["properties"][key]
     assert "message" in rule or re.search(r"%[ds]", rule["messageExpression"])
+
+
+def test_transition_rules_stand_on_the_spec_where_they_see_all_groups_come_and_go() -> None:
+    found = [(path, rule["rule"]) for path, _, rule in ALL_RULES if is_transition(rule["rule"])]
+    assert found == [(".spec", rule) for rule in TRANSITIONS]

@@ -166,7 +166,7 @@ def test_another_spec_does_not_resume(rljob, tmp_path, capsys):
     began(tmp_path)
     assert rljob(SPEC.replace("steps: 4", "steps: 5")) == 64
     err = capsys.readouterr().err
-    assert "spec.algorithm.steps: 4 -> 5" in err
+    assert "'spec.algorithm.steps: 4 -> 5' cannot change on an existing run yet" in err
     assert "--fresh" in err
 
 

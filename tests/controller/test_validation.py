@@ -138,11 +138,12 @@ def test_another_version_is_not_ours() -> None:
     assert [p.field for p in validate(smallest() | {"apiVersion": "rljob.dev/v9"})] == ["apiVersion"]
 
 
-def test_nulls_are_absent_and_free_form_maps_stay_as_they_are() -> None:
-    body = smallest(trainer={"replicas": None, "template": {"a": None, "b": 1.0}}, evaluation=None)
+def test_nulls_are_absent_and_what_lies_below_free_form_maps_stays_as_it_is() -> None:
+    template = {"a": None, "b": {"c": None, "d": 1.0}}
+    body = smallest(trainer={"replicas": None, "template": template}, evaluation=None)
     trainer = admit(body).body["spec"]["trainer"]
     assert trainer["replicas"] == 1
-    assert trainer["template"] == {"a": None, "b": 1.0}
+    assert trainer["template"] == {"b": {"c": None, "d": 1.0}}
     assert body["spec"]["trainer"]["replicas"] is None, "the caller's object is left alone"
 
 

@@ -20,7 +20,8 @@ FreeForm = Annotated[dict[str, Any], Field(max_length=256)]
 class Rule:
     """One CEL rule. The API server runs it and `rljob validate` runs the same string.
 
-    rule: CEL over `self`, using has, size, matches, all, exists, filter, map, arithmetic and format only.
+    rule: CEL over `self`, using has, size, matches, all, exists, filter, map, arithmetic and format only. One that
+        reads `oldSelf` is a transition rule (`changes`).
     message: CEL string expression naming field, value and remedy (`'… %d …'.format([self.n])`), or a plain
         sentence where the value adds nothing. field: JSON path below the node, `.clipLow`.
     """

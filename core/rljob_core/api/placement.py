@@ -195,9 +195,9 @@ class Lifecycle(Document):
     )
 
     backoff_limit: int = 3
-    """Restarts of the job from its last checkpoint before it is Failed. Default 3."""
+    """Restarts of the job from its last checkpoint before it is Failed. Default 3. May change while the job runs."""
     active_deadline_seconds: int | None = None
-    """Seconds from creation to the end at most. Absent: no limit."""
+    """Seconds from creation to the end at most. Absent: no limit. May change while the job runs."""
     startup_deadline_seconds: int = 1800
     """Seconds a worker that runs may take until the coordinator hears of it; then it is lost, like one that fell
     silent. It imports, reads a checkpoint and meets the other ranks meanwhile. Default 1800: as long as collectives on

@@ -77,6 +77,20 @@ def only_yet(field: str, value: str) -> Rule:
     )
 
 
+def fixed_yet(field: str, remedy: str, *, optional: bool = False) -> Rule:
+    """What an update may not change, for now. remedy: what to do instead of undoing it. optional: it may be absent.
+
+    A transition rule (`oldSelf`): the API server runs it on updates alone, `rljob validate` never.
+    """
+    same = f"self.{field} == oldSelf.{field}"
+    both = f"has(self.{field}) == has(oldSelf.{field})"
+    return Rule(
+        rule=f"{both} && (!has(self.{field}) || {same})" if optional else same,
+        message=f"{field} cannot change on an existing RLJob yet: undo the change, or {remedy}",
+        field=f".{field}",
+    )
+
+
 def shaped(field: str, pattern: str, remedy: str, *, optional: bool = False) -> Rule:
     """A string that matches the whole of a regular expression that RE2 and Rust read alike."""
     test = f"self.{field}.matches(r'^({pattern})$')"

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from rljob_core.api.algorithm import Algorithm, StaleSync
 from rljob_core.api.base import Document, Rule
+from rljob_core.api.changes import FIXED
 from rljob_core.api.inputs import Data, Evaluation, Model, Reward
 from rljob_core.api.placement import Checkpoint, Deployment, Experts, KVStore, Lifecycle, Scheduling
 from rljob_core.api.roles import Coordinator, Rollout, Trainer
@@ -48,6 +49,7 @@ class RLJobSpec(Document):
             ".format([self.scheduling.device])",
             field=".kvStore.protocol",
         ),
+        *FIXED,
     )
 
     model: Model

@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from rljob_operator.crd.schema import FREE_FORM, RULES, object_schema
+from rljob_operator.crd.schema import RULES, is_free_form, object_schema
 
 HEADER = """# RLJob reference
 
 Generated from the models by `rljob reference`. Types: an `object` has a heading of its own; a `map` keeps any keys.
 A field without default is optional when it is not marked *required*. "Refused" lists what the CEL rules of the CRD say,
-to the API server and to `rljob validate` alike; values stand for the dots.
+to the API server and to `rljob validate` alike; values stand for the dots. What "cannot change on an existing RLJob" is
+refused by the API server alone: a file has nothing before it.
 """
 
 
@@ -64,7 +65,7 @@ def _row(path: str, key: str, node: dict[str, Any], required: bool) -> str:
 
 
 def _type(node: dict[str, Any], path: str) -> str:
-    if node.get(FREE_FORM):
+    if is_free_form(node):
         return "map"
     if node["type"] == "array":
         return f"list of {_type(node['items'], f'{path}[]')}"

@@ -56,6 +56,15 @@ def structural(model: type[Document]) -> dict[str, Any]:
     return _node(root, definitions, model.__name__)
 
 
+def is_free_form(node: dict[str, Any]) -> bool:
+    """Whether the node is a map of any keys with any values.
+
+    Said of its values, not of the map: `==` in a rule compares keys that no schema knows only where both sides have
+    them, so one of them could turn into another unseen.
+    """
+    return bool(node.get("additionalProperties", {}).get(FREE_FORM))
+
+
 def _open(node: dict[str, Any]) -> dict[str, Any]:
     """Without enums, which move to the description: an operator newer than its CRD must be able to write a status."""
     out = {key: value for key, value in node.items() if key != "enum"}
@@ -115,12 +124,12 @@ def _node(node: dict[str, Any], definitions: dict[str, Any], path: str) -> dict[
         out["items"] = _node(node["items"], definitions, f"{path}[]")
     match node.get("additionalProperties", False):
         case True:
-            out[FREE_FORM] = True
+            out["additionalProperties"] = {FREE_FORM: True}
         case dict() as child:
             out["additionalProperties"] = _node(child, definitions, f"{path}{{}}")
         case _:
             pass
-    if "default" in node and FREE_FORM not in out:
+    if "default" in node and not is_free_form(out):
         out["default"] = _nested_default(out, node["default"], path) if "properties" in out else node["default"]
     return out
 
@@ -128,7 +137,7 @@ def _node(node: dict[str, Any], definitions: dict[str, Any], path: str) -> dict[
 def _nested_default(node: dict[str, Any], declared: dict[str, Any], path: str) -> dict[str, Any]:
     """Written out in full: the API server runs the rules of a default before it fills in what lies below it."""
     below = {key: child["default"] for key, child in node["properties"].items() if "default" in child}
-    if any(declared[key] != value for key, value in below.items() if FREE_FORM not in node["properties"][key]):
+    if any(declared[key] != value for key, value in below.items() if not is_free_form(node["properties"][key])):
         raise UnsupportedSchemaError(f"{path}: its default differs from the defaults of its fields")
     return below
 

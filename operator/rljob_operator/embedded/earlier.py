@@ -16,7 +16,7 @@ from rljob_operator.embedded.rundir import Identity, RunDirectory
 from rljob_operator.embedded.stores import FileMemory, FileStatus
 
 RETRIES = "spec.lifecycle."
-"""Says how long to try, not what to train: it may change at any time."""
+"""Says how long to try, not what to train. All of it may change: a new command starts every process anew."""
 BEGIN_ANEW = "run with --fresh (keeps the old run under another name), or give metadata.name a new value"
 
 
@@ -34,7 +34,7 @@ def go_on(
         raise InvalidInputError(
             "spec",
             "; ".join(changes[:5]),
-            f"differs from the unfinished run in {run.path}",
+            f"cannot change on an existing run yet ({run.path})",
             f"undo the change to resume it, or {BEGIN_ANEW}",
         )
     if job.spec != known.job.spec:

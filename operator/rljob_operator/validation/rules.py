@@ -12,14 +12,18 @@ import cel
 from rljob_operator.crd.schema import FREE_FORM, RULES
 from rljob_operator.validation.problem import FieldPath, Problem, dotted
 
+OLD_SELF = "oldSelf"
 _VERB = re.compile(r"%(.)")
 
 
 def broken_rules(value: Any, schema: dict[str, Any], path: FieldPath = ()) -> Iterator[Problem]:
-    """Every rule of the node and of all below it that does not hold. value: defaults applied, types right."""
+    """Every rule of the node and of all below it that a new object does not keep. value: defaults applied, types
+    right."""
     if schema.get(FREE_FORM):
         return
     for rule in schema.get(RULES, ()):
+        if is_transition(rule["rule"]):
+            continue  # as in a create request: nothing was there before
         problem = _broken(rule, value, path)
         if problem is not None:
             yield problem
@@ -30,6 +34,11 @@ def broken_rules(value: Any, schema: dict[str, Any], path: FieldPath = ()) -> It
     elif isinstance(value, list):
         for i, item in enumerate(value):
             yield from broken_rules(item, schema.get("items", {}), (*path, i))
+
+
+def is_transition(expression: str) -> bool:
+    """Whether a rule compares with what was there before: the API server runs it on updates alone."""
+    return OLD_SELF in _compiled(expression).variables()
 
 
 def _broken(rule: dict[str, Any], value: Any, path: FieldPath) -> Problem | None:
