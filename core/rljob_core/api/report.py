@@ -124,8 +124,9 @@ class Report(Versioned):
     eval_step: int | None = None
     tokens_generated: int = 0
     tokens_per_second: float = 0.0
-    logprob_gap: float = 0.0
-    """Largest mean |rollout - trainer| log-probability difference of a step with lag 0 to the same version."""
+    logprob_gap: float | None = None
+    """Largest |rollout - trainer| log-probability difference of any token under the same version; absent until one was
+    compared."""
     loss: float = 0.0
     grad_norm: float = 0.0
     clip_fraction: float = 0.0

@@ -104,7 +104,8 @@ class Figures:
         rewards = [s.reward or 0.0 for s in samples]
         self._pad(batch)
         self.totals.max_version_lag_seen = max(self.totals.max_version_lag_seen, known.lag_oldest)
-        self.totals.logprob_gap = max(self.totals.logprob_gap, metrics.get("logprob_gap", 0.0))
+        if "logprob_gap" in metrics:
+            self.totals.logprob_gap = max(self.totals.logprob_gap or 0.0, metrics["logprob_gap"])
         seconds = now - (self._steps[-1][0] if self._steps else command.issued_at)
         since, tokens_before = self._steps[0] if self._steps else (command.issued_at, self._tokens_before)
         generated = self.totals.tokens_generated - tokens_before

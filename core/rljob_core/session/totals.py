@@ -17,7 +17,8 @@ class Totals(BaseModel):
     """Unix seconds, of the whole run: the journal keeps it."""
     reward_timeouts: int = 0
     max_version_lag_seen: int = 0
-    logprob_gap: float = 0.0
+    logprob_gap: float | None = None
+    """None until it was measured."""
     kv: KVCounters = KVCounters()
     queue: QueueCounters = QueueCounters()
     weights: WeightCounters = WeightCounters()

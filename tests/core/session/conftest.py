@@ -96,6 +96,8 @@ class Job:
         self.rewarder = self.join("reward", 0)
         self.reward_work: list[RewardWork] = []
         self.reward = 1.0
+        self.gaps: dict[int, float] = {}
+        """Log-probability gaps that the trainer measured, by step."""
         self.length: Callable[[int], int] = lambda row: 3
 
     def join(self, role: str, rank: int, **more: Any) -> Worker:
@@ -207,9 +209,8 @@ class Job:
         if work.command is TrainCommand.TRAIN:
             assert all(key in self.store for key in work.pack_keys), "samples outlive their training"
             self.lags += [self._held[rank] - v for v in work.first_versions]
-            self.session.step_done(
-                worker, StepDone(step=work.step, version=work.version, metrics={"loss": 0.5}), self.now
-            )
+            metrics = {"loss": 0.5} | ({"logprob_gap": self.gaps[work.step]} if work.step in self.gaps else {})
+            self.session.step_done(worker, StepDone(step=work.step, version=work.version, metrics=metrics), self.now)
         if work.command in (TrainCommand.TRAIN, TrainCommand.PUBLISH):
             if rank == 0:
                 assert replay(self.journal).highest_version >= work.version, "journalled before use"

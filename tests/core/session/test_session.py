@@ -353,6 +353,14 @@ def test_stopped_only_when_everybody_has_gone(job: MakeJob) -> None:
     assert done.session.finishing is Outcome.STEPS_DONE, "saying goodbye after the end is no failure"
 
 
+def test_the_logprob_gap_is_the_largest_of_all_steps_and_absent_until_one_was_measured(job: MakeJob) -> None:
+    running = job(steps=4, evaluation=None)
+    running.gaps = {2: 3e-6, 3: 1e-6}
+    running.run(until=lambda: running.session.step == 1)
+    assert "logprobGap" not in report(running.session, 1).to_wire()
+    assert report(running.run().session, 1).logprob_gap == 3e-6
+
+
 def test_report_fits_its_limit_and_carries_the_figures(job: MakeJob) -> None:
     done = job().run()
     final = report(done.session, 9)

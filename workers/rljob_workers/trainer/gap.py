@@ -14,10 +14,36 @@ import torch
 from torch import Tensor
 
 from rljob_workers.model import Policy
+from rljob_workers.trainer import losses
 from rljob_workers.trainer.batch import Batch
 from rljob_workers.trainer.host import Host
 
 PROBE_ROWS = 32
+
+
+class Gap:
+    """|rollout - trainer| log-probability differences of one rank's response tokens in one step."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._sums = torch.zeros(2, dtype=torch.float64, device=device)
+        """Differences and tokens."""
+        self._largest = torch.zeros((), device=device)
+
+    @torch.no_grad()
+    def add(self, logprobs_BTV: Tensor, batch: Batch, same_version_B: Tensor) -> None:
+        """Rows sampled under the weights that gave logprobs_BTV."""
+        mask_BT = batch.response_BT & same_version_B.unsqueeze(1)
+        gap_BT = losses.taken_logprobs(logprobs_BTV, batch.targets_BT) - batch.rollout_logprobs_BT
+        gap_BT = losses.masked(gap_BT.abs(), mask_BT)
+        self._sums += torch.stack([gap_BT.sum(), mask_BT.sum()])
+        self._largest = torch.maximum(self._largest, gap_BT.max())
+
+    def metrics(self, host: Host) -> dict[str, float]:
+        """The largest of all ranks, which one wrong token shows in, and the mean; empty where no row could be compared.
+        All ranks call together."""
+        total, tokens = host.sum_(self._sums.cpu()).tolist()
+        largest = host.max_(self._largest.cpu()).item()
+        return {"logprob_gap": largest, "logprob_gap_mean": total / tokens} if tokens else {}
 
 
 class WeightHistory:

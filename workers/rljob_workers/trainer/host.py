@@ -31,13 +31,15 @@ class Host:
             dist.all_reduce(values, group=self._group)
         return values
 
+    def max_(self, values: Tensor) -> Tensor:
+        """Elementwise largest of a host tensor over all ranks, in place."""
+        if self._group is not None:
+            dist.all_reduce(values, op=dist.ReduceOp.MAX, group=self._group)
+        return values
+
     def largest(self, value: int) -> int:
         """Largest of the ranks' values."""
-        if self._group is None:
-            return value
-        out = torch.tensor(value)
-        dist.all_reduce(out, op=dist.ReduceOp.MAX, group=self._group)
-        return int(out)
+        return int(self.max_(torch.tensor(value)))
 
     def from_rank_0(self, decide: Callable[[], Value]) -> Value:
         """Rank 0's decision, on every rank."""

@@ -12,9 +12,9 @@ from rljob_core.api.algorithm import Algorithm
 from rljob_workers.model import Policy, RoutingCounts
 from rljob_workers.trainer import losses
 from rljob_workers.trainer.batch import Batch
-from rljob_workers.trainer.gap import WeightHistory
+from rljob_workers.trainer.gap import Gap, WeightHistory
 from rljob_workers.trainer.host import Host
-from rljob_workers.trainer.objective import Normalizer, Sum, add_gap, grpo, trained_tokens
+from rljob_workers.trainer.objective import Normalizer, Sum, grpo, trained_tokens
 from rljob_workers.trainer.optimizer import Optimizer, learning_rate
 
 MICROBATCH_TOKENS = 16384
@@ -86,24 +86,28 @@ class Learner:
         """
         self._update_reference(step)
         sums = torch.zeros(len(Sum), dtype=torch.float64, device=self.device)
-        counts = RoutingCounts(self.policy.config, self.device)
+        counts, gap = RoutingCounts(self.policy.config, self.device), Gap(self.device)
         normalizers = self._normalizers(minibatches)
         minibatches = [batch.to(self.device) for batch in minibatches]
         references = self._reference_logprobs(minibatches)
         norms = []
         for number, (batch, normalizer) in enumerate(zip(minibatches, normalizers, strict=True)):
             if number == 0:
-                self._older_gap(batch, sums)
+                self._older_gap(batch, gap)
                 self.history.remember(version, self.policy)
             self.optimizer.gradients.zero()
             for at in _micro(len(batch), batch.inputs_BT.shape[1]):
                 reference_BT = references[number][at] if references else None
-                compared = version if number == 0 else None
-                loss = self._forward(batch.rows(at), reference_BT, normalizer, sums, counts, compared)
+                rows = batch.rows(at)
+                logits_BTV = self.policy(rows.inputs_BT, counts.over(rows.fed_BT))
+                logprobs_BTV = losses.vocabulary_logprobs(logits_BTV, self.temperature)
+                if number == 0:  # before the first update: rows of this very version
+                    gap.add(logprobs_BTV, rows, rows.versions_B == version)
+                loss = grpo(logprobs_BTV, reference_BT, rows, self.algorithm, normalizer, sums)
                 loss.backward()  # type: ignore[no-untyped-call]
             norms.append(self.optimizer.update(step))
         metrics = self._metrics(self.host.sum_(sums.cpu()), len(minibatches))
-        metrics |= {
+        metrics |= gap.metrics(self.host) | {
             "grad_norm": sum(norms) / len(norms),
             "learning_rate": learning_rate(self.algorithm.optimizer, step),
         }
@@ -114,22 +118,6 @@ class Learner:
         masks = [trained_tokens(batch) for batch in minibatches]
         local = torch.tensor([[m.sum(), m.any(dim=1).sum()] for m in masks], dtype=torch.float64)
         return [Normalizer(tokens=t, sequences=s) for t, s in self.host.sum_(local).tolist()]
-
-    def _forward(
-        self,
-        rows: Batch,
-        reference_BT: Tensor | None,
-        normalizer: Normalizer,
-        sums: Tensor,
-        counts: RoutingCounts,
-        version: int | None,
-    ) -> Tensor:
-        """[] loss of some rows. version: weights in force before the first update; rows of it give the gap."""
-        logits_BTV = self.policy(rows.inputs_BT, counts.over(rows.fed_BT))
-        logprobs_BTV = losses.vocabulary_logprobs(logits_BTV, self.temperature)
-        if version is not None:
-            add_gap(logprobs_BTV, rows, rows.versions_B == version, sums)
-        return grpo(logprobs_BTV, reference_BT, rows, self.algorithm, normalizer, sums)
 
     @torch.no_grad()
     def _reference_logprobs(self, minibatches: Sequence[Batch]) -> tuple[Tensor, ...]:
@@ -145,18 +133,18 @@ class Learner:
         return torch.split(torch.cat(out_BT), [len(batch) for batch in minibatches])
 
     @torch.no_grad()
-    def _older_gap(self, batch: Batch, sums: Tensor) -> None:
+    def _older_gap(self, batch: Batch, gap: Gap) -> None:
         found = self.history.rows_of_an_older_version(batch)
         if found is not None:
             policy, rows, same_B = found
             logprobs_BTV = losses.vocabulary_logprobs(policy(rows.inputs_BT), self.temperature)
-            add_gap(logprobs_BTV, rows, same_B, sums)
+            gap.add(logprobs_BTV, rows, same_B)
 
     def _metrics(self, sums: Tensor, minibatches: int) -> dict[str, float]:
-        """Means over trained tokens; logprob_gap only where a row's weights were still there to compare with."""
+        """Means over trained tokens."""
         total = dict(zip(Sum, sums.tolist(), strict=True))
         tokens = max(total[Sum.TOKENS], 1.0)
-        metrics = {
+        return {
             "loss": total[Sum.LOSS] / minibatches,
             "clip_fraction": total[Sum.CLIPPED] / tokens,
             "importance_ratio_mean": total[Sum.RATIO] / tokens if total[Sum.TOKENS] else 1.0,
@@ -164,9 +152,6 @@ class Learner:
             "rollout_kl": total[Sum.ROLLOUT_KL] / tokens,
             "entropy": total[Sum.ENTROPY] / tokens,
         }
-        if total[Sum.GAP_TOKENS]:
-            metrics["logprob_gap"] = total[Sum.GAP] / total[Sum.GAP_TOKENS]
-        return metrics
 
 
 def _micro(rows: int, tokens: int) -> list[slice]:

@@ -26,8 +26,6 @@ class Sum(IntEnum):
     KL = auto()
     ROLLOUT_KL = auto()
     ENTROPY = auto()
-    GAP = auto()
-    GAP_TOKENS = auto()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,12 +86,3 @@ def grpo(
         for place, value in by_place.items():
             sums[place] += value
     return loss
-
-
-@torch.no_grad()
-def add_gap(logprobs_BTV: Tensor, batch: Batch, same_version_B: Tensor, sums: Tensor) -> None:
-    """Add |rollout - trainer| log-probability differences of rows sampled under the weights that gave logprobs_BTV."""
-    mask_BT = batch.response_BT & same_version_B.unsqueeze(1)
-    gap_BT = losses.taken_logprobs(logprobs_BTV, batch.targets_BT) - batch.rollout_logprobs_BT
-    sums[Sum.GAP] += losses.masked(gap_BT.abs(), mask_BT).sum()
-    sums[Sum.GAP_TOKENS] += mask_BT.sum()

@@ -62,8 +62,8 @@ class TrainWork(Message):
 class StepDone(Message):
     """One rank finished `step`. Metrics count from rank 0 (already reduced over ranks). Reply: Ack.
 
-    Metrics are named as in Report: loss, grad_norm, clip_fraction, kl, importance_ratio_mean, and logprob_gap (mean
-    absolute difference over the step's samples of lag 0; absent when there are none). Others go to metrics.jsonl.
+    Metrics are named as in Report: loss, grad_norm, clip_fraction, kl, importance_ratio_mean, and logprob_gap
+    (largest absolute difference of a token; absent when no row's weights were at hand). Others go to metrics.jsonl.
     """
 
     step: int
