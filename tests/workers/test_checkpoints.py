@@ -35,7 +35,7 @@ def test_latest_follows_the_newest(tmp_path: Path) -> None:
     for step in (4, 8):
         write(tmp_path, step)
         assert (tmp_path / "latest").resolve() == tmp_path / f"step-{step}"
-    checkpoints.prune(tmp_path, keep=1)
+    checkpoints.prune(tmp_path, 8, keep=1)
     assert (tmp_path / "latest" / checkpoints.META).is_file()
 
 
@@ -118,9 +118,22 @@ def test_an_interrupted_replacement_is_put_back(tmp_path: Path) -> None:
 def test_prune_keeps_the_newest_complete_ones(tmp_path: Path) -> None:
     for step in (2, 4, 10, 12):
         write(tmp_path, step)
-    (tmp_path / "step-12" / checkpoints.META).unlink()
-    checkpoints.prune(tmp_path, keep=2)
+    (tmp_path / "step-10" / checkpoints.META).unlink()
+    checkpoints.prune(tmp_path, 12, keep=2)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step-10", "step-12", "step-4"]
+
+
+@pytest.mark.parametrize("damaged", [checkpoints.META, "trainer/rank-00000.safetensors"])
+def test_prune_keeps_what_was_just_written_where_a_damaged_one_lies_above_it(tmp_path: Path, damaged: str) -> None:
+    for step in (20, 40):
+        write(tmp_path, step)
+    (tmp_path / "step-40" / damaged).write_bytes(b"")
+    write(tmp_path, 30)
+    checkpoints.prune(tmp_path, 30, keep=1)
+    found = checkpoints.newest(tmp_path)
+    assert found is not None
+    assert found.meta.step == 30
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step-30"]
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -171,10 +171,16 @@ def _point_latest(final: Path) -> None:
     link.replace(final.with_name(LATEST))
 
 
-def prune(directory: Path, keep: int) -> None:
-    """Remove all but the newest `keep` complete checkpoints."""
-    complete = [p for p in _step_directories(directory) if read_meta(p) is not None]
-    for path in sorted(complete, key=_step_of)[:-keep]:
+def prune(directory: Path, step: int, keep: int) -> None:
+    """Remove all but the newest `keep` complete checkpoints up to `step`, which was just written.
+
+    What lies above it was not resumed from (it is damaged), and belongs to steps that are done again now: it would
+    take the place of a good one.
+    """
+    found = list(_step_directories(directory))
+    abandoned = [path for path in found if _step_of(path) > step]
+    complete = [path for path in found if _step_of(path) <= step and read_meta(path) is not None]
+    for path in [*abandoned, *sorted(complete, key=_step_of)[:-keep]]:
         leftover = path.with_suffix(".tmp")
         os.rename(path, leftover)
         shutil.rmtree(leftover)

@@ -69,7 +69,7 @@ class Saver:
         checkpoints.write_file(building / checkpoints.COORDINATOR, json.dumps(state).encode())
         meta = CheckpointMeta(step=step, version=version, world=self.host.world, layout=self.layout, seed=self.seed)
         checkpoints.finish(building, meta)
-        checkpoints.prune(self.directory, self.keep)
+        checkpoints.prune(self.directory, step, self.keep)
 
 
 def find(directory: Path, host: Host) -> Checkpoint | None:
