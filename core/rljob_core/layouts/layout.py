@@ -6,6 +6,7 @@ moves weights is a plan between two layouts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -148,3 +149,11 @@ class Layout:
             rank = sum(t.name.encode()) % self.world
             return {rank: self._tensor_slices(rank, t, expert_map)}
         return {r: self._tensor_slices(r, t, expert_map) for r in range(self.ep)}
+
+    def published_elements(self, tensors: Sequence[TensorSpec], expert_map: ExpertMap | None = None) -> list[int]:
+        """How much each rank publishes of one version, in rank order."""
+        out = [0] * self.world
+        for t in tensors:
+            for rank, pieces in self.owner(t, expert_map).items():
+                out[rank] += sum(math.prod(piece.shape) for piece in pieces)
+        return out

@@ -17,7 +17,7 @@ from rljob_workers.rollout.group import Group, open_group
 from rljob_workers.rollout.loop import RolloutLoop, Settings
 from rljob_workers.rollout.rank import RolloutRank
 from rljob_workers.seams import KVStore
-from rljob_workers.store_budgets import budgets
+from rljob_workers.store_budgets import rollout_budgets
 from rljob_workers.text import load_tokenizer
 from rljob_workers.weights import StoreWeights
 
@@ -27,7 +27,7 @@ def main(context: Context) -> int:
     target = device.setup(context.device, context.local_rank, context.threads)
     with open_group(context) as group, CoordinatorLink(context) as link:
         link.start(register_message(context))
-        with closing(open_store(context, budgets(context))) as store:
+        with closing(open_store(context, rollout_budgets(context))) as store:
             RolloutLoop(link, group, store, build(context, group, store, target), Settings.of(context.spec)).run()
     return 0
 

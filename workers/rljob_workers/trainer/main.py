@@ -25,7 +25,7 @@ from rljob_workers.link import CoordinatorLink, register_message
 from rljob_workers.model import Placement, Policy, build_policy, expert_parallel_group, read_directory, tensor_specs
 from rljob_workers.model_source import config_field, model_config, model_tensors
 from rljob_workers.seams import KVStore, WeightStore
-from rljob_workers.store_budgets import budgets
+from rljob_workers.store_budgets import trainer_budgets
 from rljob_workers.text import load_tokenizer
 from rljob_workers.trainer import saving
 from rljob_workers.trainer.host import Host
@@ -50,8 +50,9 @@ def main(context: Context) -> int:
         checkpoint = saving.find(checkpoint_directory(context), host)
         link.start(register_message(context, resumed_step=checkpoint.meta.step if checkpoint else -1))
         learner = build(context, layout, host, target, checkpoint)
-        with closing(open_store(context, budgets(context))) as store:
-            rank = TrainerRank(context, link, store, StoreWeights(store), learner, saver(context, host))
+        specs = tensor_specs(model_config(context.spec.model), context.spec.model.dtype)
+        with closing(open_store(context, trainer_budgets(context, layout, specs))) as store:
+            rank = TrainerRank(context, link, store, StoreWeights(store), learner, saver(context, host), specs)
             rank.steps_done = checkpoint.meta.step if checkpoint else 0
             return EXIT_DRAINED if rank.run().unfinished else 0
 
@@ -142,12 +143,12 @@ class TrainerRank:
     weights: WeightStore
     learner: Learner
     saver: saving.Saver
+    specs: list[TensorSpec]
     version: int = -1
     steps_done: int = 0
 
     def __post_init__(self) -> None:
         spec = self.context.spec
-        self._specs: list[TensorSpec] = tensor_specs(model_config(spec.model), spec.model.dtype)
         longest = spec.data.max_prompt_tokens + spec.rollout.sampling.max_response_tokens
         self._fixed_tokens = longest if spec.algorithm.deterministic else None
 
@@ -194,7 +195,7 @@ class TrainerRank:
                 work.version,
                 self.context.rank,
                 self.learner.policy.placement.layout,
-                self._specs,
+                self.specs,
                 self.learner.policy.local_tensors(),
             )
         self.version = work.version
