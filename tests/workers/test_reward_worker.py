@@ -113,10 +113,12 @@ class SlowScorer:
     def close(self) -> None: ...
 
 
-def test_41_slow_scoring_commits_what_is_done_before_the_lease_ends() -> None:
+def test_41_slow_scoring_hands_back_what_it_does_not_reach() -> None:
     slow, store = SlowScorer(), CountingStore({"queue/a": ["1"]})
-    done = run(work(["queue/a"] * 20, [0] * 20, ["1"] * 20, lease_s=60.0), store, slow, lambda: slow.now)
+    done = run(work(["queue/a"] * 20, [0] * 20, ["1"] * 20), store, slow, lambda: slow.now)
     assert done.rows == [100, 101, 102, 103], "30 s are over after the fourth"
+    assert done.returned_rows == list(range(104, 120))
+    assert done.returned_attempts == [7] * 16
     assert done.timed_out == 2
 
 

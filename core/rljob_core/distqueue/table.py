@@ -52,6 +52,7 @@ class Table:
         self._queues: dict[int, list[tuple[int, int]]] = {}
         self._ready: dict[int, int] = {}
         self._deadlines: list[tuple[float, int]] = []
+        """One entry a lease, not later than its deadline: a renewal moves it when it comes up."""
         self._last_attempt = 0
 
     def __len__(self) -> int:
@@ -152,6 +153,12 @@ class Table:
                 self._drop_from_lease(row, attempt)
                 self._return(row, record)
 
+    def renew(self, consumer: int, deadline: float) -> None:
+        """A consumer is alive: its leases last until `deadline` at least."""
+        for attempt in self._attempts_of.get(consumer, ()):
+            lease = self._leases[attempt]
+            lease.deadline = max(lease.deadline, deadline)
+
     def release_consumer(self, consumer: int) -> list[int]:
         """A consumer is lost: its rows return. Returns them, ascending."""
         return self._end_leases(sorted(self._attempts_of.get(consumer, ())))
@@ -161,7 +168,12 @@ class Table:
         over = []
         while self._deadlines and self._deadlines[0][0] <= now:
             _, attempt = heappop(self._deadlines)
-            if attempt in self._leases:
+            lease = self._leases.get(attempt)
+            if lease is None:
+                continue
+            if lease.deadline > now:
+                heappush(self._deadlines, (lease.deadline, attempt))  # renewed since
+            else:
                 over.append(attempt)
         return self._end_leases(over)
 

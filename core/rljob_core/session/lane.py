@@ -106,6 +106,11 @@ class Lane:
             self._prefilling[tokens] = number
             self.prompts.offer([number], [number], partitions=[tokens[0]])
 
+    def renew(self, worker: int, deadline: float) -> None:
+        """A worker is alive: it keeps its rows."""
+        self.prompts.renew(worker, deadline)
+        self.samples.renew(worker, deadline)
+
     def expire(self, now: float) -> None:
         """Leases that ran out return their rows."""
         self.prompts.expire(now)

@@ -103,7 +103,6 @@ class Sampling:
             attempts=leased.attempts,
             prompt_ids=leased.rows,
             prompts=[self._prompts[p].token_ids for p in leased.rows],
-            lease_s=self.settings.lease_s,
         )
 
     def _take_samples(self, lane: Lane, who: Consumer, room: int, in_flight: int, now: float) -> RolloutWork | None:
@@ -132,7 +131,6 @@ class Sampling:
             kv_keys=[p.kv_key for p in prompts],
             greedy=greedy,
             max_response_tokens=self.settings.max_response_tokens,
-            lease_s=self.settings.lease_s,
             first_step=min(self._batch_of[row].index for row in leased.rows) + 1,
         )
 
@@ -202,7 +200,6 @@ class Sampling:
             prompts=[prompt.text for prompt in prompts],
             answers=[prompt.answer for prompt in prompts],
             fields=[dict(prompt.fields) for prompt in prompts],
-            lease_s=self.settings.lease_s,
         )
 
     def complete_reward(self, message: CompleteReward) -> list[bool]:
@@ -210,6 +207,7 @@ class Sampling:
         for row, reward in zip(message.rows, message.rewards, strict=True):
             if not math.isfinite(reward):
                 raise InvalidInputError("spec.reward", reward, f"is what row {row} scored", "return a finite number")
+        self.rewards.release(message.returned_rows, message.returned_attempts)
         accepted = self.rewards.commit(message.rows, message.attempts)
         for i, row in enumerate(message.rows):
             if accepted[i]:
@@ -237,6 +235,11 @@ class Sampling:
         for lane in self._lanes:
             lane.release(worker)
         self.rewards.release_consumer(worker)
+
+    def renew(self, worker: int, now: float) -> None:
+        """A worker is alive: it keeps its rows, however long they take."""
+        for table in (*self._lanes, self.rewards):
+            table.renew(worker, now + self.settings.lease_s)
 
     def expire(self, now: float) -> None:
         for lane in self._lanes:

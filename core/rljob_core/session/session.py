@@ -73,6 +73,7 @@ class Session(Flow):
 
     def heartbeat(self, worker: Worker, message: Heartbeat, now: float) -> None:
         worker.last_seen = now
+        self.sampling.renew(worker.worker_id, now)
         self.figures.add_spans(str(worker.role), message.spans)
 
     def goodbye(self, worker: Worker, message: Goodbye, now: float) -> None:

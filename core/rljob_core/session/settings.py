@@ -21,7 +21,7 @@ class EvaluationSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Numbers of one job. lease_s: how long a worker may hold rows without finishing them."""
+    """Numbers of one job. lease_s: how long rows stay with a worker that no heartbeat comes from."""
 
     steps: int
     prompts_per_step: int

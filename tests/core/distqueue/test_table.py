@@ -101,6 +101,20 @@ def test_expiry_is_per_lease() -> None:
     assert queue.expire(now=5) == [1]
 
 
+def test_renewal_keeps_all_leases_of_one_consumer_and_never_shortens_any() -> None:
+    queue = table(1, 2, 3)
+    kept = queue.lease(A, 1, now=0, lease_s=5)
+    long = queue.lease(A, 1, now=0, lease_s=30)
+    queue.lease(B, 1, now=0, lease_s=5)
+    queue.renew(A, 20)
+    assert queue.expire(now=19) == [3]
+    queue.renew(A, 25)
+    assert queue.expire(now=24) == []
+    assert queue.commit(kept.rows, kept.attempts) == [True]
+    assert queue.expire(now=29) == []
+    assert queue.expire(now=30) == long.rows
+
+
 def test_partitions_keep_consumers_apart() -> None:
     queue = Table()
     queue.offer([1, 2, 3], [1, 2, 3], partitions=[0, 1, 0])

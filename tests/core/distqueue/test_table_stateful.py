@@ -81,6 +81,14 @@ class TableMachine(RuleBasedStateMachine):
         for row in held:
             del self.owner[row]
 
+    @rule(consumer=CONSUMERS, seconds=st.floats(0, 8))
+    def renew(self, consumer: int, seconds: float) -> None:
+        deadline = self.now + seconds
+        self.table.renew(consumer, deadline)
+        for row, (attempt, who, until) in self.owner.items():
+            if who == consumer:
+                self.owner[row] = (attempt, who, max(until, deadline))
+
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
         live = sorted(self._live())

@@ -21,6 +21,8 @@ from rljob_workers.text import Tokenizer, load_tokenizer
 
 FIRST_ROWS, MAX_ROWS = 64, 1024
 BATCH_S = 2.0
+HAND_BACK_AFTER_S = 30.0
+"""Rows of a take that are not reached within this go back, so that other workers may take them."""
 CACHED_PACKS = 16
 """Rows of one pack often arrive apart; packs are small beside this many."""
 
@@ -87,12 +89,13 @@ def responses(work: RewardWork, packs: PackCache, tokenizer: Tokenizer) -> dict[
 
 
 def score(work: RewardWork, texts: dict[int, str], scorer: Scorer, clock: Callable[[], float]) -> CompleteReward:
-    """Rewards in the order of the rows; ends early, with what is done, when half the lease has passed."""
+    """Rewards in the order of the rows; what is not reached within HAND_BACK_AFTER_S is handed back."""
     start, scored = clock(), {}
     for i in sorted(texts):
         scored[i] = scorer.score(work.prompts[i], texts[i], work.answers[i], work.fields[i])
-        if clock() - start > work.lease_s / 2:
+        if clock() - start > HAND_BACK_AFTER_S:
             break
+    returned = [i for i in sorted(texts) if i not in scored]
     return CompleteReward(
         rows=[work.rows[i] for i in scored],
         attempts=[work.attempts[i] for i in scored],
@@ -100,9 +103,11 @@ def score(work: RewardWork, texts: dict[int, str], scorer: Scorer, clock: Callab
         exact=[bool(exact_match(texts[i], work.answers[i])) for i in scored],
         responses=[texts[i] for i in scored],
         timed_out=sum(s.timed_out for s in scored.values()),
+        returned_rows=[work.rows[i] for i in returned],
+        returned_attempts=[work.attempts[i] for i in returned],
     )
 
 
 def rows_to_take(scored: int, seconds: float) -> int:
-    """As many rows as the last ones say fit into BATCH_S: a slow reward must not hold leases it cannot keep."""
+    """As many rows as the last ones say fit into BATCH_S: a slow reward must not keep rows that others could score."""
     return max(1, min(MAX_ROWS, int(scored * BATCH_S / max(seconds, 1e-6))))

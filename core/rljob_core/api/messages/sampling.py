@@ -58,7 +58,6 @@ class RolloutWork(Message):
     """DECODE: key of the prompt's prefill KV; empty string when there is none (recompute)."""
     greedy: bool = False
     max_response_tokens: int = 0
-    lease_s: float = 60.0
     first_step: int = 0
     """Training step these samples are meant for (seeds of deterministic runs)."""
 
@@ -117,7 +116,6 @@ class RewardWork(Message):
     prompts: list[str] = Field(default_factory=list)
     answers: list[str] = Field(default_factory=list)
     fields: list[dict[str, Any]] = Field(default_factory=list)
-    lease_s: float = 60.0
 
 
 class CompleteReward(Message):
@@ -129,6 +127,9 @@ class CompleteReward(Message):
     exact: list[bool]
     responses: list[str]
     timed_out: int = 0
+    returned_rows: list[int] = Field(default_factory=list)
+    """Not scored yet: whoever has room may take them."""
+    returned_attempts: list[int] = Field(default_factory=list)
 
 
 class Pulled(Message):
