@@ -1,7 +1,7 @@
 """Failure policy: a lost rollout or reward pod is replaced, anything else restarts the gang from the last checkpoint.
 
 Both count against `lifecycle.backoffLimit` unless the loss was a disruption (B2, B20, B26). One incident counts once:
-what is lost is no longer wanted under its name afterwards.
+what is lost is no longer wanted under its name afterwards. The back-off grows with the tries that brought no new step.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ def react(job: RLJob, view: View, memory: Memory, now: float) -> Memory:
         update={
             "counted_restarts": memory.counted_restarts + counted,
             "uncounted_restarts": memory.uncounted_restarts + len(incidents) - counted,
+            "tries": memory.tries + 1,
         }
     )
-    not_before = now + backoff.delay(memory.counted_restarts + memory.uncounted_restarts)
+    not_before = now + backoff.delay(memory.tries)
     return restart(memory, not_before) if fatal else _replace(job, view.lost, memory, not_before)
 
 

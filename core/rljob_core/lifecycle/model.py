@@ -132,8 +132,10 @@ class Memory(Document):
     replace_not_before: float = 0.0
     """Back-off: unix seconds before which no single pod is replaced."""
     create_trouble: CreateTrouble | None = None
-    highest_version: int = -1
-    """Highest policy version ever reported."""
+    furthest_step: int = 0
+    """Most training steps ever reported: what goes beyond it is progress, what a rollback does again is not."""
+    tries: int = 0
+    """Restarts and replacements since the last progress: the back-off grows with it."""
     directive_revision: int = 0
     last_directive: Directive | None = None
     first_cause: FirstCause | None = None
@@ -164,7 +166,7 @@ class Memory(Document):
 
     def durable(self) -> Memory:
         """Without what may be forgotten: a difference in that alone is not worth a write."""
-        return self.model_copy(update={"progress_at": 0.0, "highest_version": -1})
+        return self.model_copy(update={"progress_at": 0.0, "furthest_step": 0})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,6 +53,7 @@ def _next_attempt(memory: Memory) -> Memory:
     return restart(memory, 0.0).model_copy(
         update={
             "uncounted_restarts": memory.uncounted_restarts + 1,
+            "tries": 0,
             "replace_not_before": 0.0,
             "create_trouble": None,
             "drain_since": None,

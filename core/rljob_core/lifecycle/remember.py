@@ -19,6 +19,7 @@ def recover(memory: Memory, status: RLJobStatus) -> Memory:
             "attempt": max(memory.attempt, status.attempt),
             "counted_restarts": max(memory.counted_restarts, status.restarts.counted),
             "uncounted_restarts": max(memory.uncounted_restarts, status.restarts.uncounted),
+            "furthest_step": max(memory.furthest_step, status.step),
             "first_cause": memory.first_cause or status.first_cause,
             "ending": ending,
         }
@@ -54,17 +55,23 @@ def remember(observed: Observed, view: View, memory: Memory, now: float) -> Memo
         if pod is not None and workload.name not in known:
             known[workload.name] = GangMember(name=pod.name, uid=pod.uid)
     final = account(observed, view, memory)
-    report = trusted_report(observed, view)
-    told = report or final
+    told = trusted_report(observed, view) or final
     done = final is not None and final.outcome in GOAL_REACHED
     return memory.model_copy(
         update={
             "gang": list(known.values()),
             "resumed_step": told.resumed_step if told else memory.resumed_step,
             "final_report": final,
-            "highest_version": max(memory.highest_version, report.policy_version if report else -1),
+            **_progress(memory, told),
             "done_since": (memory.done_since or now) if done else None,
             "drain_since": (memory.drain_since or now) if observed.drain_requested else None,
             "start_time": memory.start_time if memory.start_time is not None else now,
         }
     )
+
+
+def _progress(memory: Memory, report: Report | None) -> dict[str, int]:
+    """A step nobody had done before: what is lost from now on is a first try again."""
+    if report is None or report.step <= memory.furthest_step:
+        return {}
+    return {"furthest_step": report.step, "tries": 0}

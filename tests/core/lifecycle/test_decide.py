@@ -311,6 +311,32 @@ def test_back_off_grows(new_world, new_job):
     assert waits == [2, 4, 8, 16]
 
 
+def _wait_after_a_crash(world, step):
+    """Seconds until the next try, where the attempt that crashes had reported so many steps."""
+    world.ready()
+    world.report = world.report.model_copy(update={"step": step})
+    world.step()
+    world.fail(world.names(Role.TRAINER)[0], 1)
+    world.step()
+    wait = world.memory.restart_not_before - world.now
+    world.step(wait)
+    return wait
+
+
+def test_back_off_begins_anew_once_a_step_was_done_that_never_was_before(new_world, new_job):
+    world = new_world(job=new_job(lifecycle={"backoffLimit": 99}))
+    world.run()
+    assert [_wait_after_a_crash(world, step) for step in (3, 3, 2, 4, 1, 4)] == [2, 4, 8, 2, 4, 8]
+
+
+def test_back_off_knows_progress_over_the_loss_of_memory(new_world, new_job):
+    world = new_world(job=new_job(lifecycle={"backoffLimit": 99}))
+    world.run()
+    _wait_after_a_crash(world, 3)
+    world.memory = type(world.memory)(gang=world.memory.gang)
+    assert [_wait_after_a_crash(world, step) for step in (3, 3)] == [2, 4], "the tries are forgotten, the step is not"
+
+
 @pytest.mark.parametrize("ending", ["ok", "failed"])
 def test_b17_terminal_is_final(world, done_report, ending):
     world.run()

@@ -53,8 +53,8 @@ def test_a_failed_run_goes_on_under_new_names_with_its_whole_budget(failed):
 
 
 def test_versions_issued_before_are_remembered(failed):
-    failed.memory = failed.memory.model_copy(update={"highest_version": 7})
-    assert try_again(failed.memory, failed.status, failed.now)[0].highest_version == 7
+    failed.memory = failed.memory.model_copy(update={"furthest_step": 7})
+    assert try_again(failed.memory, failed.status, failed.now)[0].furthest_step == 7
 
 
 def test_cut_off_between_memory_and_status_it_is_still_failed_and_can_be_tried_again(failed):
