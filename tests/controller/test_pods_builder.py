@@ -31,7 +31,7 @@ def make_job(**spec: Any) -> RLJob:
 
 def pod_of(job: RLJob, role: Role, index: int = 0) -> dict[str, Any]:
     workload = next(w for w in desired(job, Memory()) if w.role is role and w.index == index)
-    return build_pod(job, workload, image="operator-default", started_at=12.5)
+    return build_pod(job, workload, image="operator-default")
 
 
 def worker(pod: dict[str, Any]) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def test_image_of_template_before_job_before_operator() -> None:
 
 def test_same_arguments_same_pod() -> None:
     workload = Workload(name="rl-store-0", role=Role.STORE, index=0, attempt=2)
-    pods = [build_pod(make_job(), workload, image="x", started_at=1.0) for _ in range(2)]
+    pods = [build_pod(make_job(), workload, image="x") for _ in range(2)]
     assert json.dumps(pods[0]) == json.dumps(pods[1])
 
 

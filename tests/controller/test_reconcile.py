@@ -37,6 +37,7 @@ class Cluster:
         self.calls = []
         self.refuse = {}
         self.ever = []
+        self.started_at = []
         self.dies_at = None
         self.attended = []
         self.at_once = 0
@@ -65,6 +66,7 @@ class Cluster:
             return self.refuse[workload.name]
         assert workload.name not in self.ever
         self.ever.append(workload.name)
+        self.started_at.append(workload.job_started_at)
         self.pods[workload.name] = ObservedWorkload(
             name=workload.name,
             role=workload.role,
@@ -214,6 +216,18 @@ async def test_status_is_written_even_when_an_action_raised(cluster):
     with pytest.raises(ConnectionError):
         await cluster.pass_(cluster.operator())
     assert ("status", Phase.PROVISIONING) in cluster.calls
+
+
+async def test_a_job_has_one_start_over_attempts_and_operators(cluster):
+    await cluster.run(cluster.operator())
+    cluster.now += 500
+    cluster.fail("demo-trainer-0")
+    restarted = cluster.operator()
+    for seconds in (0, 2, 2):
+        cluster.now += seconds
+        await cluster.pass_(restarted)
+    assert cluster.ever[-1].endswith("-r1")
+    assert set(cluster.started_at) == {1000.0}
 
 
 async def test_only_the_running_coordinator_of_this_attempt_is_listened_to(cluster):

@@ -50,7 +50,7 @@ class Context:
     """The checkpoint directory outlives the pods: resume is promised."""
     termination_log: Path = Path(names.TERMINATION_LOG)
     started_at: float = 0.0
-    """When the substrate began to provision the job."""
+    """When the job's workloads were first wanted."""
 
     @property
     def spec(self) -> RLJobSpec:

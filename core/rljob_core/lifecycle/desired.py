@@ -48,6 +48,7 @@ def desired(job: RLJob, memory: Memory) -> tuple[Workload, ...]:
                     attempt=memory.attempt,
                     replacement=replacement,
                     devices=devices(job, role),
+                    job_started_at=memory.start_time or 0.0,
                 )
             )
     return tuple(out)

@@ -182,6 +182,8 @@ class Workload:
     """Earlier workloads of this role and index that were replaced on their own."""
     devices: int = 0
     """Device processes inside it; 0 for roles without a device."""
+    job_started_at: float = 0.0
+    """Unix seconds at which the job's workloads were first wanted, whichever attempt this is."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,11 +49,12 @@ async def run(config: OperatorConfig, client: ApiClient) -> int:
     """Exit code: 0 when told to stop, 1 when the Lease was lost or a part ended by itself."""
     _stop_on_signal()
     health = Health(time.monotonic, config.patience.limit_s)
-    async with probes(health, config.probe_port):
+    async with probes(health, config.probe_port), await connect() as of_lease:
         api = KubeApi(client)
         await _patiently(lambda: _crd_served(api))
         key = await _patiently(lambda: install_key(api, config.install_key_file, config.pod_namespace))
-        lease = Lease(api, config.pod_namespace, LEASE_NAME, config.pod_name, time.monotonic)
+        # A connection of its own: a renewal waits for no other request, and meets one dead connection at most.
+        lease = Lease(KubeApi(of_lease), config.pod_namespace, LEASE_NAME, config.pod_name, time.monotonic)
         health.ready = lease.standby.is_set
         await lease.acquire()
         try:
@@ -110,7 +111,7 @@ def make_parts(
     key: bytes,
 ) -> Parts:
     """What passes are made of, on this cluster."""
-    substrate = KubernetesSubstrate(api, children, image=config.worker_image, install_key=key, clock=time.time)
+    substrate = KubernetesSubstrate(api, children, image=config.worker_image, install_key=key)
     memories = ConfigMapMemories(api)
     statuses = StatusPatcher(api, jobs.status, jobs.wrote)
     reconciler = Reconciler(

@@ -70,7 +70,6 @@ class Supervisor:
             places=places,
             environ=environ,
             parent_pid=os.getpid(),
-            started_at=identity.created_at,
             clock=time.time,
             wake=self._wake.set,
             rng=random.SystemRandom(),

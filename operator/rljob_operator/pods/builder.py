@@ -40,11 +40,11 @@ class _Mounted:
         return {"name": self.volume["name"], "mountPath": self.path} | ({"readOnly": True} if self.read_only else {})
 
 
-def build_pod(job: RLJob, workload: Workload, *, image: str, started_at: float) -> dict[str, Any]:
+def build_pod(job: RLJob, workload: Workload, *, image: str) -> dict[str, Any]:
     """The pod of a workload with the role's template merged over it.
 
-    image: used where neither `scheduling.image` nor the template names one. started_at: unix seconds at which
-    provisioning began. Raises InvalidInputError where the template sets what the operator owns.
+    image: used where neither `scheduling.image` nor the template names one. Raises InvalidInputError where the
+    template sets what the operator owns.
     """
     role = workload.role
     template = role_template(job, role)
@@ -57,7 +57,7 @@ def build_pod(job: RLJob, workload: Workload, *, image: str, started_at: float) 
         "image": job.spec.scheduling.image or image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python", "-m", "rljob_workers"],
-        "env": _env(job, workload, started_at, on_device),
+        "env": _env(job, workload, on_device),
         "volumeMounts": [v.mount for v in volumes] + ([mount for _, mount in _data(job, role)]),
         "resources": _resources(job, workload, on_device),
         "terminationMessagePath": names.TERMINATION_LOG,
@@ -105,9 +105,9 @@ def _metadata(job: RLJob, workload: Workload) -> dict[str, Any]:
     }
 
 
-def _env(job: RLJob, workload: Workload, started_at: float, on_device: bool) -> list[dict[str, Any]]:
+def _env(job: RLJob, workload: Workload, on_device: bool) -> list[dict[str, Any]]:
     """`RLJOB_*` from the shared function; uid and address by the downward API."""
-    values = worker_env(job, workload, _endpoints(job, workload, started_at))
+    values = worker_env(job, workload, _endpoints(job, workload))
     if on_device and job.spec.scheduling.device is DevicePreset.NPU:
         values |= NPU_ENV
     env: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in values.items()]
@@ -116,7 +116,7 @@ def _env(job: RLJob, workload: Workload, started_at: float, on_device: bool) -> 
     return env
 
 
-def _endpoints(job: RLJob, workload: Workload, started_at: float) -> Endpoints:
+def _endpoints(job: RLJob, workload: Workload) -> Endpoints:
     name, role = job.metadata.name, workload.role
     domain = f"{job.metadata.namespace}.svc"
     first = names.hostname(role, rendezvous_index(job, role, workload.index))
@@ -131,7 +131,6 @@ def _endpoints(job: RLJob, workload: Workload, started_at: float) -> Endpoints:
         run_dir=names.MOUNT_RUN if role is Role.COORDINATOR else None,
         checkpoint_dir=_checkpoint_directory(job) if role in _DURABLE_ROLES else None,
         checkpoint_durable=durable(job),
-        started_at=started_at,
     )
 
 

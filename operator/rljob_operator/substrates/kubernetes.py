@@ -7,7 +7,6 @@ uid; someone else's object under our name is reported, never forced over. Tokens
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from rljob_core.api.spec import RLJob
 from rljob_core.api.status import Reason
@@ -31,7 +30,7 @@ class JobGoneError(RLJobError):
 
 
 class KubernetesSubstrate:
-    """children: caches by namespace, or one under None. clock: unix seconds."""
+    """children: caches by namespace, or one under None."""
 
     def __init__(
         self,
@@ -40,13 +39,11 @@ class KubernetesSubstrate:
         *,
         image: str,
         install_key: bytes,
-        clock: Callable[[], float],
     ) -> None:
         self._api, self._children = api, children
-        self._image, self._install_key, self._clock = image, install_key, clock
+        self._image, self._install_key = image, install_key
         self._checked: dict[str, int] = {}
         """Generation of each job whose templates passed the dry run."""
-        self._started_at: dict[str, float] = {}
 
     async def observe(self, job: RLJob) -> tuple[ObservedWorkload, ...]:
         """The job's pods, from the cache, by name."""
@@ -104,7 +101,6 @@ class KubernetesSubstrate:
     def forget(self, job_uid: str) -> None:
         """The job is gone."""
         self._checked.pop(job_uid, None)
-        self._started_at.pop(job_uid, None)
 
     def _cache(self, job: RLJob) -> Children:
         return self._children.get(job.metadata.namespace) or self._children[None]
@@ -113,8 +109,7 @@ class KubernetesSubstrate:
         return self._cache(job).of(job.metadata.uid)
 
     def _pod(self, job: RLJob, workload: Workload) -> Object:
-        started_at = self._started_at.setdefault(job.metadata.uid, self._clock())
-        return build_pod(job, workload, image=self._image, started_at=started_at)
+        return build_pod(job, workload, image=self._image)
 
     async def _check_exists(self, job: RLJob) -> None:
         there = await self._get(RLJOBS, job.metadata.namespace, job.metadata.name)

@@ -58,13 +58,12 @@ class ProcessSubstrate:
         places: Places,
         environ: Mapping[str, str],
         parent_pid: int,
-        started_at: float,
         clock: Callable[[], float],
         wake: Callable[[], None],
         rng: random.Random,
         command: Sequence[str] = ENTRY_POINT,
     ) -> None:
-        self._places, self._parent_pid, self._started_at = places, parent_pid, started_at
+        self._places, self._parent_pid = places, parent_pid
         self._environ = {k: v for k, v in environ.items() if not k.startswith("RLJOB_")}
         self._clock, self._wake, self._command = clock, wake, tuple(command)
         self._ports = Ports(rng)
@@ -165,5 +164,4 @@ class ProcessSubstrate:
             run_dir=str(self._places.run),
             checkpoint_dir=str(self._places.checkpoints),
             checkpoint_durable=True,
-            started_at=self._started_at,
         )
