@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from rljob_core.api.messages import Ack, Goodbye, Register
-from rljob_core.errors import RefusedError
+from rljob_core.api.messages import Ack, Goodbye, Register, RewardWork, TakeReward
+from rljob_core.errors import CoordinatorGoneError, RefusedError
 from rljob_core.names import Role
+from rljob_core.session import Session
+from rljob_workers.coordinator.peer import RequestFailedError
 from rljob_workers.link import CoordinatorLink, register_message
 
 pytestmark = pytest.mark.processes
@@ -65,6 +69,48 @@ async def test_request_that_makes_no_sense_is_refused_and_the_link_goes_on(stage
 
     async with job.coordinator():
         await asyncio.to_thread(calls)
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("register", "Register of a new worker: KeyError: 7"),
+        ("take_reward", "TakeReward of reward rank 0: KeyError: 7"),
+    ],
+)
+async def test_an_error_of_the_coordinator_itself_ends_it_and_frees_the_worker(
+    stage: MakeStage, monkeypatch: pytest.MonkeyPatch, method: str, said: str
+) -> None:
+    job = stage()
+
+    def fails(*arguments: object) -> None:
+        raise KeyError(7)
+
+    def ask() -> None:
+        with job.link(Role.REWARD) as link:
+            link.start(register_message(job.context(Role.REWARD)))
+            link.call(TakeReward(max_rows=1), RewardWork)
+
+    monkeypatch.setattr(Session, method, fails)
+    async with asyncio.timeout(15), job.coordinator() as coordinator:
+        asked = asyncio.create_task(asyncio.to_thread(ask))
+        with pytest.raises(RequestFailedError, match=said):
+            await coordinator
+        with pytest.raises(CoordinatorGoneError):
+            await asked
+
+
+async def test_a_full_disk_ends_the_coordinator(stage: MakeStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = stage()
+
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with asyncio.timeout(15), job.coordinator() as coordinator:
+        monkeypatch.setattr(os, "fsync", full)
+        await job.direct(1, action="Drain")
+        with pytest.raises(OSError, match=r"journal\.jsonl cannot be written \(No space left"):
+            await coordinator
 
 
 async def test_directive_is_applied_once_and_older_ones_are_ignored(stage: MakeStage) -> None:

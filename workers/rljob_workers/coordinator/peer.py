@@ -13,19 +13,35 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from rljob_core.api.messages import REQUESTS, Message
-from rljob_core.errors import InvalidInputError, QueueError
+from rljob_core.errors import InvalidInputError, QueueError, RLJobError
 from rljob_core.session import Worker
 
 REMEMBERED_ANSWERS = 64
 _log = logging.getLogger(__name__)
 
 
-class Peer:
-    """Requests of one worker incarnation. Several may be open at once; an id that comes again is not run again."""
+class RequestFailedError(RLJobError):
+    """The coordinator met an error of its own in a request: its state cannot be trusted any more."""
 
-    def __init__(self, worker: Worker, answer: Callable[[Worker, Message], Awaitable[Message]]) -> None:
+    def __init__(self, request: str, sender: str, error: Exception) -> None:
+        super().__init__(f"{request} of {sender}: {type(error).__name__}: {error}")
+        self.__cause__ = error
+
+
+class Peer:
+    """Requests of one worker incarnation. Several may be open at once; an id that comes again is not run again.
+
+    broken: takes an error that is nobody's mistake; the request stays without an answer.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        answer: Callable[[Worker, Message], Awaitable[Message]],
+        broken: Callable[[RequestFailedError], None],
+    ) -> None:
         self.worker = worker
-        self._answer = answer
+        self._answer, self._broken = answer, broken
         self._socket: web.WebSocketResponse | None = None
         self._open: dict[int, asyncio.Task[None]] = {}
         self._answered: OrderedDict[int, bytes] = OrderedDict()
@@ -65,6 +81,11 @@ class Peer:
         except (QueueError, InvalidInputError) as error:
             _log.warning("request of %s rank %d refused: %s", self.worker.role, self.worker.rank, error)
             answer = error_frame(number, str(error))
+        except Exception as error:
+            self._broken(
+                RequestFailedError(str(frame.get("type")), f"{self.worker.role} rank {self.worker.rank}", error)
+            )
+            return
         finally:
             del self._open[number]
         self._answered[number] = answer
@@ -81,8 +102,10 @@ class Peer:
                 _log.info("connection of %s rank %d broke", self.worker.role, self.worker.rank)
 
 
-def parse(frame: dict[str, Any]) -> Message:
-    """Raises QueueError for an unknown type or a body that does not fit it."""
+def parse(frame: Any) -> Message:
+    """Raises QueueError for what is no frame, an unknown type or a body that does not fit it."""
+    if not isinstance(frame, dict):
+        raise QueueError("a frame must be a map")
     kind = REQUESTS.get(str(frame.get("type")))
     if kind is None:
         raise QueueError(f"unknown request {frame.get('type')!r}")

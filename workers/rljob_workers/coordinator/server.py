@@ -18,7 +18,7 @@ from rljob_core.api.messages import Register, Registered
 from rljob_core.errors import ProtocolVersionError, QueueError
 from rljob_core.session import HEARTBEAT_S
 from rljob_workers.coordinator.desk import Desk
-from rljob_workers.coordinator.peer import Peer, error_frame, parse
+from rljob_workers.coordinator.peer import Peer, RequestFailedError, error_frame, parse
 from rljob_workers.frames import FRAME_LIMIT_BYTES, PING_S, WORKER_PATH
 
 BODY_LIMIT_BYTES = 64 * 1024
@@ -39,6 +39,7 @@ class Server:
         self._desk, self._token = desk, token
         self._instance, self._attempt = instance, attempt
         self._peers: dict[int, Peer] = {}
+        self._fault: RequestFailedError | None = None
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=BODY_LIMIT_BYTES, middlewares=[self._authorize])
@@ -54,7 +55,9 @@ class Server:
         return app
 
     async def tick(self) -> None:
-        """Once a second: time passes, connections that ended are given up."""
+        """Once a second: time passes, connections that ended are given up. Raises what broke a request."""
+        if self._fault is not None:
+            raise self._fault
         now = asyncio.get_running_loop().time()
         for peer in list(self._peers.values()):
             if peer.left_at is not None and now - peer.left_at > RECONNECT_S:
@@ -119,7 +122,11 @@ class Server:
     async def _registered(self, socket: web.WebSocketResponse) -> Peer | None:
         """The peer of the first frame; None when it is no acceptable Register."""
         try:
-            first = parse(msgpack.unpackb(await socket.receive_bytes(timeout=FIRST_FRAME_S)))
+            data = await socket.receive_bytes(timeout=FIRST_FRAME_S)
+        except (TimeoutError, TypeError):
+            return None  # the connection ended, or nothing came
+        try:
+            first = parse(msgpack.unpackb(data))
             if not isinstance(first, Register):
                 raise QueueError("the first request must be Register")
             if first.protocol_major != PROTOCOL_MAJOR:
@@ -129,10 +136,11 @@ class Server:
             _log.warning("worker refused: %s", error)
             await socket.send_bytes(error_frame(0, str(error)))
             return None
-        except (TimeoutError, TypeError):
-            return None  # the connection ended, or nothing came
+        except Exception as error:
+            self._broken(RequestFailedError("Register", "a new worker", error))
+            return None
         if worker.worker_id not in self._peers:
-            self._peers[worker.worker_id] = Peer(worker, self._desk.answer)
+            self._peers[worker.worker_id] = Peer(worker, self._desk.answer, self._broken)
         peer = self._peers[worker.worker_id]
         await self._forget()
         reply = Registered(
@@ -141,6 +149,10 @@ class Server:
         await socket.send_bytes(msgpack.packb({"id": 0, "body": reply.model_dump()}))
         await peer.attach(socket)
         return peer
+
+    def _broken(self, error: RequestFailedError) -> None:
+        """The next tick ends the process: nothing may go on, and nobody shall wait for an answer that never comes."""
+        self._fault = self._fault or error
 
     async def _forget(self) -> None:
         """Drop the peers of workers that are lost or were replaced."""
