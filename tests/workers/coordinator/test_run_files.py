@@ -7,6 +7,8 @@ import struct
 import zlib
 from pathlib import Path
 
+import pytest
+
 from rljob_core.api.messages import Span
 from rljob_core.names import Role
 from rljob_core.session import Worker
@@ -71,3 +73,23 @@ def test_lines_are_on_disk_at_once_and_appended_over_restarts(tmp_path: Path) ->
     assert span == {
         "process": "trainer-0", "role": "trainer", "pod": "t", "stage": "train", "start": 1.0, "end": 2.0, "step": 3,
     }  # fmt: skip
+
+
+def test_a_summary_is_of_this_start_and_never_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = tmp_path / "summary.json"
+    files = RunFiles(tmp_path, 0.0)
+    files.summary({"steps": 4})
+    files.close()
+    assert json.loads(summary.read_text()) == {"steps": 4}
+    files = RunFiles(tmp_path, 1.0)
+    assert not summary.exists(), "its figures would stand for those of the attempt that begins now"
+    files.summary({"steps": 5})
+    with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
+        dying.setattr("os.fsync", killed)
+        files.summary({"steps": 6})
+    files.close()
+    assert json.loads(summary.read_text()) == {"steps": 5}
+
+
+def killed(_: int) -> None:
+    raise KeyboardInterrupt

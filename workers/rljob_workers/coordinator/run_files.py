@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 from rljob_core.api.messages import Span
 from rljob_core.session import Worker
+from rljob_workers.checkpoints import write_file
 from rljob_workers.coordinator.events import EventFile
 
 EVENTS = "events"
@@ -16,11 +17,15 @@ NOT_PLOTTED = {"step", "version", "time"}
 
 
 class RunFiles:
-    """Files of one run directory, appended to over restarts; lines are flushed as they are written."""
+    """Files of one run directory, appended to over restarts; lines are flushed as they are written.
+
+    summary.json is of one start: that of an earlier one goes at once, or it would be taken for newer than it is.
+    """
 
     def __init__(self, directory: Path, now: float) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
+        self._summary = directory / "summary.json"
+        self._summary.unlink(missing_ok=True)
         self._metrics = _append(directory / "metrics.jsonl")
         self._samples = _append(directory / "samples.jsonl")
         self._timeline = _append(directory / "timeline.jsonl")
@@ -43,7 +48,10 @@ class RunFiles:
             _line(self._timeline, process | span.model_dump())
 
     def summary(self, values: Mapping[str, Any]) -> None:
-        (self._directory / "summary.json").write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        """Whole or not at all, whenever this process is killed."""
+        temporary = self._summary.with_suffix(".json.tmp")
+        write_file(temporary, (json.dumps(values, indent=2) + "\n").encode())
+        temporary.replace(self._summary)
 
     def close(self) -> None:
         self._events.close()
