@@ -1,7 +1,8 @@
 """An HTTP proxy in front of an API server that can fall silent, as a connection whose other end is gone, or refuse.
 
 What is silenced stays open: no byte passes in either direction, new requests are taken and not answered. Once it flows
-again, what was held goes on. What is refused is answered with 500 and never reaches the server.
+again, what was held goes on. A stranded connection never flows again, while new ones do. What is refused is answered
+with 500 and never reaches the server.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,8 @@ class FaultyProxy:
         self._silenced = ""
         self._flows = asyncio.Event()
         self._flows.set()
+        self._connections: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
+        self._stranded: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
         self._refused_plural, self._refusals = "", 0
         self.config = folder / "through-the-proxy.json"
 
@@ -61,6 +65,11 @@ class FaultyProxy:
     def flow(self) -> None:
         self._flows.set()
 
+    def strand(self) -> int:
+        """All connections of now, used or idle; how many. As a NAT gateway does that lost its table."""
+        self._stranded.update(c for c in self._connections if not c.is_closing())
+        return len(self._stranded)
+
     def refuse_deletions(self, plural: str, times: int) -> None:
         """Of the next `times` DELETE requests."""
         self._refused_plural, self._refusals = plural, times
@@ -70,6 +79,8 @@ class FaultyProxy:
         return self._refusals
 
     async def _pass(self, request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        self._connections.add(request.transport)
         body = await request.read()
         if self._refusals and request.method == "DELETE" and f"/{self._refused_plural}/" in request.path:
             self._refusals -= 1
@@ -93,5 +104,7 @@ class FaultyProxy:
             return response
 
     async def _gate(self, request: web.Request) -> None:
+        if request.transport in self._stranded:
+            await asyncio.Event().wait()
         if self._silenced == EVERYTHING or (request.method == "GET" and request.path.endswith(f"/{self._silenced}")):
             await self._flows.wait()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 
 import pytest
+from faulty_proxy import FaultyProxy
 from operator_fixtures import Cluster, Start
 from operator_jobs import JOB_PODS, Job, until
 
 from rljob_operator.cluster.api import LEASES, SECRETS, ApiError, KubeApi
+from rljob_operator.cluster.lease import RENEW_DEADLINE_S
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -36,6 +39,26 @@ async def test_one_of_two_acts_and_a_paused_leader_ends_b41(api: KubeApi, namesp
     assert await _holder(api) == ""
 
 
+async def test_connections_whose_other_end_is_gone_do_not_cost_the_lease(
+    api: KubeApi, namespace: str, start: Start, proxy: FaultyProxy
+) -> None:
+    operator = await start("operator-a", environ={"KUBECONFIG": str(proxy.config)})
+    await Job(api, namespace).create()
+    await Job(api, namespace).all_created()
+    assert proxy.strand() > 1
+    stranded, renewed = time.monotonic(), await _renewed(api)
+
+    async def renews() -> bool:
+        return await _renewed(api) != renewed
+
+    await until(renews, "a renewal", RENEW_DEADLINE_S + 2)
+    left = RENEW_DEADLINE_S - (time.monotonic() - stranded)
+    await asyncio.sleep(max(0.0, left) + 2)
+    assert operator.process.poll() is None, operator.log.read_text()
+    assert await _holder(api) == "operator-a"
+    assert "no answer" in operator.log.read_text()
+
+
 async def test_a_fresh_cluster_gets_its_install_key(cluster: Cluster, api: KubeApi, start: Start) -> None:
     with pytest.raises(ApiError) as caught:
         await api.get(SECRETS, "rljob-system", "rljob-install-key")
@@ -46,6 +69,10 @@ async def test_a_fresh_cluster_gets_its_install_key(cluster: Cluster, api: KubeA
     await operator.ready()
     made = await api.get(SECRETS, "rljob-system", "rljob-install-key")
     assert set(made["data"]) == {"key"}
+
+
+async def _renewed(api: KubeApi) -> str:
+    return str((await api.get(LEASES, "rljob-system", "rljob-operator"))["spec"]["renewTime"])
 
 
 async def _holder(api: KubeApi) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 from collections.abc import Callable
 
 import pytest
@@ -14,12 +15,18 @@ from rljob_operator.cluster.lease import DURATION_S, RENEW_DEADLINE_S, Lease
 pytestmark = pytest.mark.looptime
 
 
+OK, REFUSED, SILENT = 0.0, -1.0, math.inf
+"""How one attempt is answered; a positive number: after so many seconds."""
+
+
 class LeaseApi:
-    """One Lease object."""
+    """One Lease object. answers: how the next attempts are answered; asked: when each began."""
 
     def __init__(self) -> None:
         self.stored: Object | None = None
         self.away = False
+        self.answers: list[float] = []
+        self.asked: list[float] = []
         self._version = 0
 
     def _store(self, body: Object) -> Object:
@@ -33,6 +40,11 @@ class LeaseApi:
             raise ApiError(verb, "leases", "x", 0, {"reason": "Unreachable"})
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
+        self.asked.append(asyncio.get_running_loop().time())
+        answer = self.answers.pop(0) if self.answers else OK
+        if answer == REFUSED:
+            raise ApiError("get", "leases", name, 0, {"reason": "Unreachable"})
+        await asyncio.sleep(min(answer, 3600.0))
         self._check("get")
         if self.stored is None:
             raise ApiError("get", "leases", name, 404, {})
@@ -114,6 +126,60 @@ async def test_it_ends_by_itself_before_anyone_else_may_lead_when_the_api_is_awa
     await lease.keep()
     assert not lease.held()
     assert RENEW_DEADLINE_S <= asyncio.get_running_loop().time() - started < DURATION_S
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked"),
+    [
+        ([OK, OK], [3, 6, 9, 12]),
+        ([SILENT], [3, 8, 11, 14]),
+        ([OK, SILENT], [3, 6, 11, 14]),
+        ([SILENT, REFUSED], [3, 8, 9, 12]),
+        ([4.0, 4.0, 4.9], [3, 7, 11, 15.9]),
+        ([SILENT, 1.5], [3, 8, 11, 14]),
+        ([REFUSED], [3, 4, 7, 10]),
+        ([REFUSED] * 6, [3, 4, 5, 6, 7, 8, 9, 12]),
+    ],
+    ids=str,
+)
+async def test_a_renewal_that_failed_is_tried_again_before_the_deadline(
+    answers: list[float], asked: list[float]
+) -> None:
+    api, lease, began = await leading(answers)
+    keeping = asyncio.create_task(lease.keep())
+    while len(api.asked) < len(asked):
+        await asyncio.sleep(0.1)
+        assert lease.held()
+    keeping.cancel()
+    assert [at - began for at in api.asked] == pytest.approx(asked)
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked"),
+    [
+        ([REFUSED] * 7, [3, 4, 5, 6, 7, 8, 9]),
+        ([SILENT, SILENT], [3, 8]),
+        ([SILENT, 2.5], [3, 8]),
+        ([OK, SILENT, SILENT], [3, 6, 11]),
+    ],
+    ids=str,
+)
+async def test_however_it_fails_it_is_over_at_the_deadline(answers: list[float], asked: list[float]) -> None:
+    api, lease, began = await leading(answers)
+    renewed = asked[answers.count(OK) - 1] if OK in answers else 0
+    await lease.keep()
+    assert not lease.held()
+    assert asyncio.get_running_loop().time() - began == pytest.approx(renewed + RENEW_DEADLINE_S)
+    assert [at - began for at in api.asked] == pytest.approx(asked)
+
+
+async def leading(answers: list[float]) -> tuple[LeaseApi, Lease, float]:
+    """A holder whose next renewals are answered so, and when it began."""
+    api = LeaseApi()
+    lease = candidate(api, "a")
+    await lease.acquire()
+    api.answers, api.asked = list(answers), []
+    return api, lease, asyncio.get_running_loop().time()
 
 
 async def test_a_paused_leader_does_not_hold_on_waking_up_b41() -> None:

@@ -1,9 +1,11 @@
 """Leader election by one coordination.k8s.io Lease.
 
 The holder renews every RENEW_S and gives up by itself RENEW_DEADLINE_S after its last success, before any other
-candidate may take the Lease (DURATION_S after the last renewal it saw). Clocks of two machines are never compared: a
-candidate measures how long the record it sees has not changed. The same rules as client-go; what is added is
-`held()`, which every write asks, so that a leader paused past its deadline writes nothing on waking up.
+candidate may take the Lease (DURATION_S after the last renewal it saw). One that failed is tried again RETRY_S after it
+began, at once when it took longer: a connection whose other end is gone costs one attempt, not the Lease. Clocks of two
+machines are never compared: a candidate measures how long the record it sees has not changed. The same rules as
+client-go; what is added is `held()`, which every write asks, so that a leader paused past its deadline writes nothing
+on waking up.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from rljob_operator.cluster.api import LEASES, ApiError, KubeApi, Object
 DURATION_S = 15.0
 RENEW_DEADLINE_S = 10.0
 RENEW_S = 3.0
+RETRY_S = 1.0
 ATTEMPT_S = 5.0
 
 logger = logging.getLogger(__name__)
@@ -48,7 +51,7 @@ class Lease:
 
     def held(self) -> bool:
         """Whether this process may act now."""
-        return self._renewed_at is not None and self._clock() - self._renewed_at < RENEW_DEADLINE_S
+        return self._left() > 0
 
     async def acquire(self) -> None:
         """Return once the Lease is ours; waits while another holds it or the API is away."""
@@ -60,10 +63,13 @@ class Lease:
 
     async def keep(self) -> None:
         """Renew until the Lease is lost, then return: the process must end."""
-        while self.held():
-            await asyncio.sleep(RENEW_S)
-            if self.held():
-                await self._try()
+        pause = RENEW_S
+        while (left := self._left()) > 0:
+            await asyncio.sleep(min(pause, left))
+            began = self._clock()
+            if (left := self._left()) > 0:
+                period = RENEW_S if await self._try(min(ATTEMPT_S, left)) else RETRY_S
+                pause = max(0.0, began + period - self._clock())
         logger.error("lease %s/%s is lost", self._namespace, self._name)
 
     async def release(self) -> None:
@@ -77,11 +83,15 @@ class Lease:
         except ApiError as error:
             logger.warning("the lease was not released and will expire: %s", error)
 
-    async def _try(self) -> bool:
+    def _left(self) -> float:
+        """Seconds this process may act for without another renewal."""
+        return 0.0 if self._renewed_at is None else self._renewed_at + RENEW_DEADLINE_S - self._clock()
+
+    async def _try(self, within_s: float = ATTEMPT_S) -> bool:
         """One attempt to take or renew. False: another holds it, or the API is away."""
         asked_at = self._clock()
         try:
-            async with asyncio.timeout(ATTEMPT_S):
+            async with asyncio.timeout(within_s):
                 record = await self._read()
                 if record is not None and self._of_another(record):
                     self._renewed_at = None
@@ -90,7 +100,8 @@ class Lease:
                 write = self._api.replace if record is not None else self._api.create
                 self._record = await write(LEASES, self._namespace, self._claim(record))
         except (ApiError, TimeoutError) as error:
-            logger.warning("lease %s/%s: %s", self._namespace, self._name, error or "no answer")
+            problem = str(error) or f"no answer within {within_s:.1f} s"
+            logger.warning("lease %s/%s: %s", self._namespace, self._name, problem)
             return False
         self._renewed_at = asked_at
         return True
