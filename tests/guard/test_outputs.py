@@ -11,7 +11,7 @@ from outputs_page import documented, flat
 
 from rljob_core.api import RLJob
 from rljob_core.api.messages import Span, TrainCommand
-from rljob_core.api.report import Report
+from rljob_core.api.report import Outcome, Report
 from rljob_core.api.status import RLJobStatus
 from rljob_core.lifecycle.model import Event
 from rljob_core.names import Role
@@ -29,7 +29,13 @@ from rljob_workers.coordinator import summary as coordinator
 from rljob_workers.coordinator.run_files import EVENTS, RunFiles
 
 REPORT = Report(
-    sequence=1, first_token_at=2.0, eval_exact_match=1.0, eval_mean_reward=1.0, eval_step=1, last_checkpoint_step=1
+    sequence=1,
+    outcome=Outcome.STEPS_DONE,
+    first_token_at=2.0,
+    eval_exact_match=1.0,
+    eval_mean_reward=1.0,
+    eval_step=1,
+    last_checkpoint_step=1,
 )
 JOB = RLJob.from_object({"metadata": {"name": "a"}, "spec": {"model": {}, "data": {}, "reward": {}, "algorithm": {}}})
 EVALUATION = EvaluationResult(step=1, version=1, exact_match=1.0, mean_reward=1.0).metrics()

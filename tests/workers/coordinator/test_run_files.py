@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from rljob_core.api.messages import Span
+from rljob_core.api.report import Outcome, Report
+from rljob_core.api.status import Phase
 from rljob_core.names import Role
 from rljob_core.session import Worker
 from rljob_workers.coordinator.events import EventFile, _checksum
 from rljob_workers.coordinator.run_files import RunFiles
+from rljob_workers.coordinator.summary import summary
 
 
 def records(data: bytes) -> list[bytes]:
@@ -76,19 +79,35 @@ def test_lines_are_on_disk_at_once_and_appended_over_restarts(tmp_path: Path) ->
 
 
 def test_a_summary_is_of_this_start_and_never_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    summary = tmp_path / "summary.json"
+    file = tmp_path / "summary.json"
     files = RunFiles(tmp_path, 0.0)
     files.summary({"steps": 4})
     files.close()
-    assert json.loads(summary.read_text()) == {"steps": 4}
+    assert json.loads(file.read_text()) == {"steps": 4}
     files = RunFiles(tmp_path, 1.0)
-    assert not summary.exists(), "its figures would stand for those of the attempt that begins now"
+    assert not file.exists(), "its figures would stand for those of the attempt that begins now"
     files.summary({"steps": 5})
-    with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
-        dying.setattr("os.fsync", killed)
+    monkeypatch.setattr("os.fsync", killed)
+    with pytest.raises(KeyboardInterrupt):
         files.summary({"steps": 6})
     files.close()
-    assert json.loads(summary.read_text()) == {"steps": 5}
+    assert json.loads(file.read_text()) == {"steps": 5}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "phase"),
+    [
+        (Outcome.STEPS_DONE, Phase.SUCCEEDED),
+        (Outcome.TARGET_REACHED, Phase.SUCCEEDED),
+        (Outcome.DRAINED, Phase.PENDING),
+        (Outcome.INVALID_INPUT, Phase.FAILED),
+        (Outcome.FAILED, Phase.FAILED),
+    ],
+)
+def test_the_summary_names_the_phase_that_the_job_has_then(outcome: Outcome, phase: Phase) -> None:
+    ended = Report(sequence=1, outcome=outcome)
+    said = summary(ended, started_at=1.0, now=3.0, attempt=2, tokens_here=0, sampling_since=None)
+    assert (said["phase"], said["reason"], said["restarts"]) == (phase, outcome, 2)
 
 
 def killed(_: int) -> None:

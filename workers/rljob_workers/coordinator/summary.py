@@ -11,6 +11,7 @@ from rljob_core.session.summary import figures
 PHASES = {
     Outcome.STEPS_DONE: Phase.SUCCEEDED,
     Outcome.TARGET_REACHED: Phase.SUCCEEDED,
+    Outcome.DRAINED: Phase.PENDING,
     Outcome.INVALID_INPUT: Phase.FAILED,
     Outcome.FAILED: Phase.FAILED,
 }
@@ -19,14 +20,15 @@ PHASES = {
 def summary(
     report: Report, *, started_at: float, now: float, attempt: int, tokens_here: int, sampling_since: float | None
 ) -> dict[str, Any]:
-    """Figures as the coordinator sees them, times in seconds.
+    """Figures as the coordinator sees them at its end, times in seconds. It knows no replaced pods: restarts are
+    attempts here.
 
     tokens_here: generated since this process began. sampling_since: its first sampled token, unix seconds.
     """
     first = report.first_token_at
     sampled_s = now - sampling_since if sampling_since is not None else 0.0
     return figures(report) | {
-        "phase": str(PHASES.get(report.outcome, Phase.RUNNING)),
+        "phase": str(PHASES[report.outcome]),
         "reason": str(report.outcome),
         "message": report.outcome_message,
         "seconds": round(now - started_at, 3),
