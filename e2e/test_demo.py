@@ -49,7 +49,7 @@ def test_the_demo_learns_within_its_bounds(tmp_path: Path) -> None:
     finished([rljob, "run", str(second), "--runs", str(runs)], tmp_path / "run.log")
     summary = json.loads((runs / "jsonl-checkpoint/summary.json").read_text())
     print(json.dumps(summary))
-    assert summary["phase"] == "Succeeded"
+    assert summaries.violated(summary) == []
     assert summary["eval_mean_reward"] > 0.5, "learns to sort, from what it learned of reversing"
 
 
