@@ -49,6 +49,7 @@ class Passes:
         self.running = self.most = 0
         self.takes_s = 0.0
         self.raises: list[Exception] = []
+        self.refuses_status: list[Exception] = []
         self.requeue_after: float | None = None
 
     async def reconcile(self, job: RLJob, status: RLJobStatus, circumstances: Circumstances) -> Plan:
@@ -68,6 +69,8 @@ class Passes:
         self.forgotten.append(uid)
 
     async def write_to(self, namespace: str, name: str, uid: str, status: RLJobStatus) -> None:
+        if self.refuses_status:
+            raise self.refuses_status.pop(0)
         self.shown.append(status)
 
 
@@ -237,4 +240,14 @@ async def test_a_spec_that_does_not_parse_is_said_and_waited_for() -> None:
     jobs.seen(body(version=2, generation=2))
     await asyncio.sleep(1)
     assert passes.started == ["u"]
+    await jobs.close()
+
+
+async def test_a_spec_that_does_not_parse_is_said_even_where_the_first_write_fails() -> None:
+    passes = Passes()
+    passes.refuses_status = [ApiError("patch", "rljobs.rljob.dev/status", "rl-u", 500, {})] * 2
+    jobs = make(passes)
+    jobs.seen(body(trainer={"replicas": "many"}))
+    await asyncio.sleep(100)
+    assert [status.conditions[0].reason for status in passes.shown] == ["InvalidSpec"]
     await jobs.close()

@@ -151,10 +151,10 @@ class Jobs:
             logger.warning("%s: %s", where, error)
             if error.verb_forbidden:
                 message = f"the operator may not {error.verb} {error.resource}: {error.message}"
-                await self._show(job, Reason.CREATE_FAILED, message)
+                await self._try_to_show(job, Reason.CREATE_FAILED, message)
             return self._later(job, error.retry_after_s)
         except (NameTakenError, MemoryUnreadableError) as error:
-            await self._show(job, error.reason, str(error))
+            await self._try_to_show(job, error.reason, str(error))
             return self._later(job)
         except Exception:
             logger.exception("%s: the pass failed and will be repeated", where)
@@ -180,6 +180,14 @@ class Jobs:
         job.failures += 1
         return max(min(backoff.delay(job.failures), LONGEST_RETRY_S), at_least_s or 0.0)
 
+    async def _try_to_show(self, job: _Job, reason: Reason, message: str) -> None:
+        """The pass is repeated in any case, and this with it."""
+        metadata = job.body["metadata"]
+        try:
+            await self._show(job, reason, message)
+        except (ApiError, NotLeaderError) as error:
+            logger.warning("%s/%s: status was not written: %s", metadata["namespace"], metadata["name"], error)
+
     async def _show(self, job: _Job, reason: Reason, message: str) -> None:
         """Say in the status what keeps the passes from getting through: PodsCreated is False (B6, B60)."""
         assert self.parts is not None
@@ -203,7 +211,4 @@ class Jobs:
             "observed_generation": metadata["generation"],
         }
         shown = status.model_copy(update=update)
-        try:
-            await self.parts.statuses.write_to(metadata["namespace"], metadata["name"], metadata["uid"], shown)
-        except (ApiError, NotLeaderError) as error:
-            logger.warning("%s/%s: status was not written: %s", metadata["namespace"], metadata["name"], error)
+        await self.parts.statuses.write_to(metadata["namespace"], metadata["name"], metadata["uid"], shown)
