@@ -7,8 +7,7 @@ from typing import Any
 from rljob_core.api.bounded import bounded
 from rljob_core.api.messages import TrainCommand
 from rljob_core.api.report import Absent, Cause, Outcome
-from rljob_core.errors import ProtocolVersionError
-from rljob_core.journal import Start
+from rljob_core.journal import STATE_MAJOR, Start
 from rljob_core.names import Role
 from rljob_core.session.evaluation import Evaluations
 from rljob_core.session.figures import Figures, LastStep
@@ -20,21 +19,20 @@ from rljob_core.session.training import Command, Trainers
 from rljob_core.session.workers import Registry, Worker
 from rljob_core.staleness import last_admissible_batch
 
-STATE_MAJOR = 1
-
 
 class Flow:
     """State of one run, from `start` (a checkpoint or nothing) to an outcome.
 
     step: training steps done. version: of the trainer's weights, -1 before the first publication. highest: last
-    version issued; versions are never issued twice. Raises ProtocolVersionError for a checkpoint of an unknown format.
+    version issued; versions are never issued twice.
     """
 
     def __init__(self, settings: Settings, source: PromptSource, start: Start) -> None:
         self.settings, self._source = settings, source
         self.step, self.version, self.highest = start.step, -1, start.highest_version
         self.resumed_step = start.step if start.step else -1
-        _check_major(start)
+        self._first_prompt = start.next_prompt - start.step * settings.prompts_per_step
+        """Of a batch 0 of the size in force: the batches that are still to come begin right after the last trained."""
         totals = Totals.model_validate(start.state.get("totals", {}))
         totals.first_token_at = start.first_token_at
         self.tokens_at_start = totals.tokens_generated
@@ -124,11 +122,15 @@ class Flow:
         )
         for index in range(self.step, min(last, self.settings.steps - 1) + 1):
             if index not in self.batches:
-                size = self.settings.prompts_per_step
-                prompts = [self._source.training(i) for i in range(index * size, (index + 1) * size)]
-                batch = Batch(index=index, prompts=prompts, unscored=size * self.settings.group_size)
+                prompts = [self._source.training(i) for i in self._prompts_of(index)]
+                batch = Batch(index=index, prompts=prompts, unscored=len(prompts) * self.settings.group_size)
                 self.batches[index] = batch
                 self.sampling.admit(batch)
+
+    def _prompts_of(self, batch: int) -> range:
+        size = self.settings.prompts_per_step
+        first = self._first_prompt + batch * size
+        return range(first, first + size)
 
     def _command(self, now: float) -> None:
         """Give the trainers their next command when they have none."""
@@ -197,25 +199,15 @@ class Flow:
     def _state(self, step: int, version: int, last: LastStep) -> dict[str, Any]:
         """The coordinator's part of the checkpoint of `step`, whose figures are `last`; in_flight: prompts admitted but
         not trained by then."""
-        size = self.settings.prompts_per_step
         ahead = sorted(index for index in self.batches if index >= step)
         return {
             "format_major": STATE_MAJOR,
             "step": step,
             "version": version,
             "highest_version": self.highest,
-            "next_prompt": step * size,
-            "in_flight": [[index * size, (index + 1) * size] for index in ahead],
+            "next_prompt": self._prompts_of(step).start,
+            "in_flight": [[self._prompts_of(i).start, self._prompts_of(i).stop] for i in ahead],
             "totals": self.sampling.totals.model_dump(mode="json"),
             "figures": self.figures.state(last),
             "evaluation": self.evaluations.state(),
         }
-
-
-def _check_major(start: Start) -> None:
-    major = start.state.get("format_major")
-    if start.step and major != STATE_MAJOR:
-        raise ProtocolVersionError(
-            f"the coordinator's state in the checkpoint of step {start.step}: format_major {major!r} is not supported;"
-            f" this version reads {STATE_MAJOR}: use the version that wrote it, or another checkpoint directory"
-        )

@@ -199,7 +199,7 @@ class Session(Flow):
 
     def _trained(self, command: Command, batch: Batch, consumed_at: int, now: float) -> None:
         self.step = command.step
-        first, count = batch.index * self.settings.prompts_per_step, len(batch.prompts)
+        first, count = batch.prompts[0].prompt_id, len(batch.prompts)
         record = {"kind": "trained", "step": self.step, "version": self.version}
         self._effects.append(Journalled(record=record | {"first_prompt": first, "prompts": count}))
         metrics = self.figures.trained(command, batch, consumed_at, now)

@@ -263,14 +263,12 @@ class Job:
         self.settle()
         return self
 
-    def resume(self, *, torn: bytes = b"") -> Job:
-        """A new coordinator from the newest checkpoint and the journal as it is on disk."""
+    def resume(self, *, torn: bytes = b"", **changes: Any) -> Job:
+        """A new coordinator from the newest checkpoint and the journal as it is on disk; changes: of its settings."""
         journal = replay(self.journal + torn)
         step, version, state = self.checkpoint or (0, -1, {})
-        start = start_from(
-            journal, step=step, version=version, state=state, prompts_per_step=self.settings.prompts_per_step
-        )
-        job = Job(self.settings, start, self.journal[: journal.whole_bytes])
+        start = start_from(journal, step=step, version=version, state=state)
+        job = Job(dataclasses.replace(self.settings, **changes), start, self.journal[: journal.whole_bytes])
         job.checkpoint = self.checkpoint
         return job
 

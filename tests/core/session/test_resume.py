@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -115,10 +116,7 @@ def test_the_first_token_is_that_of_the_run_not_of_the_last_start(job: MakeJob) 
     assert done.session.sampling.first_token_at > 900.0
     assert [json.loads(line)["kind"] for line in done.journal.splitlines()].count("first_token") == 1
     log = replay(done.journal)
-    begins = [
-        start_from(log, step=0, version=-1, state={}, prompts_per_step=4, job_started_at=at).first_token_at
-        for at in (99.0, 500.0)
-    ]
+    begins = [start_from(log, step=0, version=-1, state={}, job_started_at=at).first_token_at for at in (99.0, 500.0)]
     assert begins == [first, None], "a token before the job began was another job's"
 
 
@@ -159,12 +157,42 @@ def test_totals_go_on_after_a_resume(job: MakeJob) -> None:
 
 
 def test_checkpoint_whose_step_had_not_reached_the_journal_counts_as_trained() -> None:
-    start = start_from(Replay(), step=2, version=2, state={}, prompts_per_step=4)
+    start = start_from(Replay(), step=2, version=2, state={"format_major": 1, "next_prompt": 8})
     log = Replay()
     for record in start.records:
         log.apply(record)
     assert lineage_prompts(log) == list(range(8))
-    assert start.highest_version == 2
+    assert (start.highest_version, start.next_prompt) == (2, 8)
+
+
+@pytest.mark.parametrize("known", [0, 1, 2])
+def test_steps_that_only_the_checkpoint_knows_share_its_prompts(known: int) -> None:
+    """Also when they were not all of one size: 3 prompts a step first, then 5."""
+    log = Replay()
+    for step, ids in ((1, range(3)), (2, range(3, 8)))[:known]:
+        log.apply({"kind": "trained", "step": step, "first_prompt": ids.start, "prompts": len(ids)})
+    for record in start_from(log, step=4, version=4, state={"format_major": 1, "next_prompt": 18}).records:
+        log.apply(record)
+    assert log.last_step == 4
+    assert lineage_prompts(log) == list(range(18))
+
+
+@pytest.mark.parametrize("drained", [False, True])
+@pytest.mark.parametrize("sizes", [(4, 2), (2, 5), (4, 8, 3)])
+def test_a_job_made_again_with_steps_of_another_size_trains_each_prompt_once(
+    job: MakeJob, sizes: tuple[int, ...], drained: bool
+) -> None:
+    running = job(steps=9, prompts_per_step=sizes[0])
+    for size in sizes[1:]:
+        session = running.session
+        running.run(until=partial(lambda session, steps: session.step == steps, session, session.step + 3))
+        if drained:
+            running = running.drain().run()
+        running = running.resume(prompts_per_step=size)
+    done = running.run()
+    trained = lineage_prompts(replay(done.journal))
+    assert trained == list(range(len(trained)))
+    assert {len(ids) for ids in replay(done.journal).trained.values()} == set(sizes)
 
 
 def test_a_bad_line_in_the_middle_of_the_journal_stops_the_start() -> None:

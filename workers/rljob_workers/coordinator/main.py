@@ -89,7 +89,7 @@ def _directory(context: Context) -> Path:
     return context.checkpoint_dir or context.run_dir or Path.cwd()
 
 
-def begin(context: Context, directory: Path, prompts_per_step: int) -> tuple[Start, int]:
+def begin(context: Context, directory: Path) -> tuple[Start, int]:
     """(where to begin, length of the readable journal): the newest complete checkpoint, settled with the journal."""
     journal = journal_file.read(directory)
     checkpoint = checkpoints.newest(directory)
@@ -102,7 +102,6 @@ def begin(context: Context, directory: Path, prompts_per_step: int) -> tuple[Sta
         step=step,
         version=version,
         state=state,
-        prompts_per_step=prompts_per_step,
         job_started_at=context.started_at,
     )
     return start, journal.whole_bytes
@@ -111,7 +110,7 @@ def begin(context: Context, directory: Path, prompts_per_step: int) -> tuple[Sta
 async def serve(context: Context, settings: Settings, prompts: JobPrompts, store: KVStore) -> int:
     """Exit code."""
     directory = _directory(context)
-    start, whole_bytes = begin(context, directory, settings.prompts_per_step)
+    start, whole_bytes = begin(context, directory)
     garbage = Garbage(store)
     async with AsyncExitStack() as stack:
         clock = steady_clock()
