@@ -17,6 +17,7 @@ from rljob_core.api.messages import TrainCommand, TrainWork
 from rljob_core.api.roles import TrainerLayout
 from rljob_core.errors import InvalidInputError, StoreMissError
 from rljob_core.layouts import Layout
+from rljob_core.models import parse_config
 from rljob_workers import checkpoints
 from rljob_workers.model import Policy, build_policy, initial_tensors, read_directory
 from rljob_workers.packs import Sample, pack
@@ -357,6 +358,28 @@ def test_checkpoints_are_pruned_and_of_the_same_layout(tmp_path: Path) -> None:
     saving.check(found, 1, TrainerLayout())
     with pytest.raises(InvalidInputError, match=r"spec\.trainer\.layout"):
         saving.check(found, 2, TrainerLayout(dp=2))
+
+
+@pytest.mark.parametrize(("key", "value"), [("hidden_size", 8), ("num_hidden_layers", 3), ("norm_topk_prob", False)])
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path, key: str, value: int) -> None:
+    """A smaller model would be cut out of it, and train on."""
+    saver(tmp_path).write(learner(), step=1, version=1, coordinator_state={})
+    found = checkpoints.newest(tmp_path)
+    assert found is not None
+    theirs = parse_config(read_directory(found.model)[0])
+    saving.check_model(found, theirs, policy().config)
+    with pytest.raises(InvalidInputError, match=rf"spec\.model: '{key} {value}' differs .* \({CONFIG[key]}\)"):
+        saving.check_model(found, theirs, parse_config(CONFIG | {key: value}))
+
+
+def test_a_job_without_a_reference_goes_on_from_one_that_had_it(tmp_path: Path) -> None:
+    before = learner(Algorithm(kl_coefficient=0.1, reference_update_steps=1))
+    before.keep_reference(initial_tensors(CONFIG, 0, "float32"))
+    saver(tmp_path).write(before, step=1, version=1, coordinator_state={})
+    found, after = checkpoints.newest(tmp_path), learner()
+    assert found is not None
+    saving.restore(found, after, 0)
+    assert after.reference_tensors() == {}
 
 
 class Packs:

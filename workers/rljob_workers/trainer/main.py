@@ -17,6 +17,7 @@ from rljob_core.api.directive import StageName
 from rljob_core.api.messages import Ack, CheckpointDone, Published, StepDone, TakeTrain, TrainCommand, TrainWork
 from rljob_core.errors import EXIT_DRAINED, InvalidInputError
 from rljob_core.layouts import Layout, TensorSpec
+from rljob_core.models import parse_config
 from rljob_workers import device
 from rljob_workers.checkpoints import Checkpoint
 from rljob_workers.context import Context
@@ -101,7 +102,9 @@ def build(context: Context, layout: Layout, host: Host, target: torch.device, ch
     policy = empty()
     if checkpoint is not None:
         saving.check(checkpoint, context.world, spec.trainer.layout)
-        policy.load_tensors(read_directory(checkpoint.model, spec.model.dtype)[1])
+        theirs, tensors = read_directory(checkpoint.model, spec.model.dtype)
+        saving.check_model(checkpoint, parse_config(theirs), policy.config)
+        policy.load_tensors(tensors)
     else:
         policy.load_tensors(model_tensors(spec.model))
     learner = Learner(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from rljob_core.api.roles import TrainerLayout
 from rljob_core.errors import InvalidInputError
+from rljob_core.models import ModelConfig
 from rljob_workers import checkpoints
 from rljob_workers.checkpoints import Checkpoint, CheckpointMeta
 from rljob_workers.model import write_directory
@@ -94,11 +95,24 @@ def check(checkpoint: Checkpoint, world: int, layout: TrainerLayout) -> None:
         )
 
 
+def check_model(checkpoint: Checkpoint, theirs: ModelConfig, ours: ModelConfig) -> None:
+    """InvalidInputError when the checkpoint is of another model: its tensors would be cut to fit, or missing."""
+    have, want = asdict(theirs), asdict(ours)
+    for key in have | want:
+        if have.get(key) != want.get(key):
+            raise InvalidInputError(
+                "spec.model",
+                f"{key} {want.get(key)}",
+                f"differs from the model of checkpoint {checkpoint.path} ({have.get(key)})",
+                "restore the model, or give the job another name",
+            )
+
+
 def restore(checkpoint: Checkpoint, learner: Learner, rank: int) -> None:
     """Optimizer state, RNG and the reference, where it changes, of this rank."""
     part = load_file(checkpoint.trainer_part(rank))
     reference = {n.removeprefix(REFERENCE): t for n, t in part.items() if n.startswith(REFERENCE)}
-    if reference:
+    if reference and learner.algorithm.kl_coefficient:
         learner.load_reference(reference)
     learner.optimizer.load_state(part)
     torch.set_rng_state(part[CPU_RNG])
