@@ -86,9 +86,10 @@ def test_per_position_with_its_bonus() -> None:
     assert done.exact == [True, False]
 
 
-def test_a_row_whose_pack_is_gone_is_left_to_its_lease(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_row_whose_pack_is_gone_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     done = run(work(["queue/a", "queue/gone"], [0, 0], ["1", "2"]), CountingStore({"queue/a": ["1"]}))
     assert done.rows == [100]
+    assert (done.lost_rows, done.lost_attempts, done.returned_rows) == ([101], [7], [])
     assert "1 of 2 rows have no pack" in caplog.text
 
 
@@ -135,6 +136,7 @@ class ScriptedLink:
     work: list[RewardWork] = []
     told: list[Message] = []
     errors: list[BaseException | None] = []
+    takes: list[int] = []
 
     def __init__(self, context: Context) -> None: ...
 
@@ -143,6 +145,7 @@ class ScriptedLink:
 
     def call(self, message: Message, reply: type[Any]) -> Any:
         if isinstance(message, TakeReward):
+            self.takes.append(message.max_rows)
             return self.work.pop(0)
         self.told.append(message)
         return Committed(accepted=[]) if reply is Committed else Ack()
@@ -172,7 +175,7 @@ def context(reward: dict[str, Any]) -> Context:
 @pytest.fixture
 def link(monkeypatch: pytest.MonkeyPatch) -> type[ScriptedLink]:
     class Link(ScriptedLink):
-        work, told, errors = [], [], []
+        work, told, errors, takes = [], [], [], []
 
     monkeypatch.setattr(reward_main, "CoordinatorLink", Link)
     return Link
@@ -187,6 +190,16 @@ def test_the_loop_ends_when_told(link: type[ScriptedLink], monkeypatch: pytest.M
     assert isinstance(done, CompleteReward)
     assert done.rewards == [1.0]
     assert link.errors == [None]
+
+
+def test_packs_that_are_gone_do_not_shrink_what_a_worker_takes(
+    link: type[ScriptedLink], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reward_main, "open_store", lambda context, budgets: CountingStore({}))
+    link.work += [work(["queue/gone"] * 64, [0] * 64, ["1"] * 64), RewardWork(kind=WorkKind.STOP)]
+    assert reward_main.main(context({"exactMatch": {}})) == 0
+    first, second = link.takes
+    assert second >= first
 
 
 @pytest.mark.processes

@@ -78,6 +78,11 @@ class Table:
         """Rows leased to one consumer."""
         return sum(len(self._leases[a].rows) for a in self._attempts_of.get(consumer, ()))
 
+    def holds(self, row: int, attempt: int) -> bool:
+        """The row is leased under this attempt now."""
+        record = self._rows.get(row)
+        return record is not None and record.attempt == attempt != 0
+
     def is_ready(self, row: int) -> bool:
         """Ready and not leased."""
         record = self._rows.get(row)
@@ -137,8 +142,7 @@ class Table:
         """Finish rows. False where the lease is over: expired, returned, or committed before. They leave the table."""
         accepted = []
         for row, attempt in zip(rows, attempts, strict=True):
-            record = self._rows.get(row)
-            good = record is not None and record.attempt == attempt != 0
+            good = self.holds(row, attempt)
             if good:
                 self._drop_from_lease(row, attempt)
                 del self._rows[row]
@@ -148,10 +152,9 @@ class Table:
     def release(self, rows: Sequence[int], attempts: Sequence[int]) -> None:
         """A consumer hands rows back unfinished; what is not leased under that attempt is left alone."""
         for row, attempt in zip(rows, attempts, strict=True):
-            record = self._rows.get(row)
-            if record is not None and record.attempt == attempt != 0:
+            if self.holds(row, attempt):
                 self._drop_from_lease(row, attempt)
-                self._return(row, record)
+                self._return(row, self._rows[row])
 
     def renew(self, consumer: int, deadline: float) -> None:
         """A consumer is alive: its leases last until `deadline` at least."""

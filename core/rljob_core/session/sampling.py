@@ -219,6 +219,18 @@ class Sampling:
         self.totals.reward_timeouts += message.timed_out
         return accepted
 
+    def lost(self, message: CompleteReward) -> str:
+        """What a reward worker did not find in the store, in words; empty where its leases are over: packs go once
+        their rows are trained."""
+        pairs = zip(message.lost_rows, message.lost_attempts, strict=True)
+        rows = [row for row, attempt in pairs if self.rewards.holds(row, attempt)]
+        if not rows:
+            return ""
+        batch = self._batch_of[rows[0]]
+        of = f"the evaluation after step {batch.index}" if rows[0] >= EVALUATION_BASE else f"step {batch.index + 1}"
+        keys = {self._batch_of[row].samples[row].pack_key for row in rows}
+        return f"samples of {of} are lost: {len(keys)} packs are gone from the store, first {min(keys)}"
+
     def retire(self, batch: Batch) -> None:
         """A batch is trained (an evaluation counted): its rows are forgotten, packs without other users are garbage."""
         for row, sample in batch.samples.items():

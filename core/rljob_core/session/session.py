@@ -157,7 +157,11 @@ class Session(Flow):
         return work or RewardWork(kind=WorkKind.WAIT)
 
     def complete_reward(self, message: CompleteReward, now: float) -> list[bool]:
+        """Without its samples the attempt cannot go on: the next one does, from the last checkpoint."""
         accepted = self.sampling.complete_reward(message)
+        lost = self.sampling.lost(message)
+        if lost:
+            self.fail(lost)
         self._advance(now)
         return accepted
 

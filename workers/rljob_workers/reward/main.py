@@ -68,14 +68,14 @@ def main(context: Context) -> int:
                     texts = responses(work, packs, tokenizer)
                     done = score(work, texts, scorer, time.monotonic)
                 link.call(done, Committed)
-                max_rows = rows_to_take(len(done.rows), time.monotonic() - start)
+                max_rows = rows_to_take(len(work.rows) - len(done.returned_rows), time.monotonic() - start)
 
 
 def responses(work: RewardWork, packs: PackCache, tokenizer: Tokenizer) -> dict[int, str]:
     """Index into the work's columns -> response text, for every row whose pack is there.
 
-    A pack is removed once all its rows are trained, so a missing one means that this lease is out of date, or that a
-    store segment died: the row is left to its lease, and the coordinator decides.
+    A pack is removed once all its rows are trained, so a missing one means that this lease is out of date, or that the
+    store has lost it: the coordinator knows.
     """
     data = packs.get(work.pack_keys)
     out: dict[int, str] = {}
@@ -89,12 +89,14 @@ def responses(work: RewardWork, packs: PackCache, tokenizer: Tokenizer) -> dict[
 
 
 def score(work: RewardWork, texts: dict[int, str], scorer: Scorer, clock: Callable[[], float]) -> CompleteReward:
-    """Rewards in the order of the rows; what is not reached within HAND_BACK_AFTER_S is handed back."""
+    """Rewards in the order of the rows. Those without a text are lost; those not reached within HAND_BACK_AFTER_S are
+    handed back."""
     start, scored = clock(), {}
     for i in sorted(texts):
         scored[i] = scorer.score(work.prompts[i], texts[i], work.answers[i], work.fields[i])
         if clock() - start > HAND_BACK_AFTER_S:
             break
+    lost = [i for i in range(len(work.rows)) if i not in texts]
     returned = [i for i in sorted(texts) if i not in scored]
     return CompleteReward(
         rows=[work.rows[i] for i in scored],
@@ -105,9 +107,11 @@ def score(work: RewardWork, texts: dict[int, str], scorer: Scorer, clock: Callab
         timed_out=sum(s.timed_out for s in scored.values()),
         returned_rows=[work.rows[i] for i in returned],
         returned_attempts=[work.attempts[i] for i in returned],
+        lost_rows=[work.rows[i] for i in lost],
+        lost_attempts=[work.attempts[i] for i in lost],
     )
 
 
-def rows_to_take(scored: int, seconds: float) -> int:
+def rows_to_take(done: int, seconds: float) -> int:
     """As many rows as the last ones say fit into BATCH_S: a slow reward must not keep rows that others could score."""
-    return max(1, min(MAX_ROWS, int(scored * BATCH_S / max(seconds, 1e-6))))
+    return max(1, min(MAX_ROWS, int(done * BATCH_S / max(seconds, 1e-6))))

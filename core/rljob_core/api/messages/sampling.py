@@ -130,6 +130,9 @@ class CompleteReward(Message):
     returned_rows: list[int] = Field(default_factory=list)
     """Not scored yet: whoever has room may take them."""
     returned_attempts: list[int] = Field(default_factory=list)
+    lost_rows: list[int] = Field(default_factory=list)
+    """Their pack is not in the store."""
+    lost_attempts: list[int] = Field(default_factory=list)
 
 
 class Pulled(Message):
