@@ -12,6 +12,7 @@ from rljob_core.api.spec import RLJob
 from rljob_core.lifecycle.desired import desired
 from rljob_core.lifecycle.model import Memory, Workload
 from rljob_core.names import Role
+from rljob_core.run_files import most_bytes
 from rljob_operator.pods import objects
 from rljob_operator.pods.builder import build_pod
 
@@ -113,6 +114,13 @@ def test_checkpoint_volume(volume: dict[str, Any] | None, source: dict[str, Any]
         assert env(pod)["RLJOB_CHECKPOINT_DURABLE"] == durable
         assert env(pod)["RLJOB_CHECKPOINT_DIR"] == f"{names.MOUNT_CHECKPOINT}/ns.rl", "a volume may be shared by jobs"
     assert names.MOUNT_CHECKPOINT not in mounts(pod_of(job, Role.ROLLOUT))
+
+
+def test_files_of_a_run_have_a_bound_on_their_node() -> None:
+    few, many = (pod_of(make_job(algorithm={"steps": steps}), Role.COORDINATOR) for steps in (10, 1_000_000))
+    sizes = [int(mounts(pod)[names.MOUNT_RUN]["emptyDir"]["sizeLimit"]) for pod in (few, many)]
+    assert sizes == [most_bytes(10), most_bytes(1_000_000)]
+    assert 160 << 20 < sizes[0] < 1 << 30
 
 
 @pytest.mark.parametrize(("device", "resource"), [("npu", "huawei.com/Ascend910"), ("cuda", "nvidia.com/gpu")])

@@ -10,6 +10,7 @@ from rljob_core.api.placement import DevicePreset
 from rljob_core.api.spec import RLJob
 from rljob_core.lifecycle.model import Workload
 from rljob_core.names import Role
+from rljob_core.run_files import most_bytes
 from rljob_core.worker_env import Endpoints, rendezvous_index, worker_env
 from rljob_operator.pods import objects
 from rljob_operator.pods.template import check_reserved, merge, role_template
@@ -151,7 +152,12 @@ def _volumes(job: RLJob, role: Role) -> list[_Mounted]:
     if role in _DURABLE_ROLES:
         out.append(_Mounted(volume={"name": "checkpoint"} | _checkpoint_source(job), path=names.MOUNT_CHECKPOINT))
     if role is Role.COORDINATOR:
-        out.append(_Mounted(volume={"name": "run", "emptyDir": {}}, path=names.MOUNT_RUN))
+        out.append(
+            _Mounted(
+                volume={"name": "run", "emptyDir": {"sizeLimit": str(most_bytes(job.spec.algorithm.steps))}},
+                path=names.MOUNT_RUN,
+            )
+        )
     return out
 
 

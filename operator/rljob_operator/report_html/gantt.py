@@ -17,12 +17,12 @@ DETAIL_STEPS = 3
 
 
 def timeline(spans: Sequence[Span]) -> str:
-    """The whole run, and a few steps from its middle close up."""
+    """All there is, and a few steps from its middle close up."""
     shown = [s for s in spans if s.stage != "idle" and s.end > s.start]
     if not shown:
         return "<p class='empty'>no phase was recorded</p>"
     origin = min(s.start for s in shown)
-    out = [_legend(shown), "<h3>Whole run</h3>", _lanes(shown, origin, origin, max(s.end for s in shown))]
+    out = [_legend(shown), "<h3>All that was recorded</h3>", _lanes(shown, origin, origin, max(s.end for s in shown))]
     window = _middle(shown)
     if window is not None:
         low, high, first = window

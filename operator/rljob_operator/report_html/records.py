@@ -1,4 +1,4 @@
-"""What a run directory holds, read for the report. A torn last line (a killed writer) is left out."""
+"""What a run directory holds, read for the report. A line that is no JSON (its writer was killed) is left out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from rljob_core.run_files import earlier
 
 Row = dict[str, Any]
 
@@ -45,8 +47,8 @@ def read_run(folder: Path) -> Run:
         summary=_document(folder / "summary.json"),
         steps=_newest([row for row in metrics if "reward_mean" in row]),
         evaluations=_newest([row for row in metrics if "eval_exact_match" in row]),
-        samples=tuple(_lines(folder / "samples.jsonl")),
-        spans=tuple(_span(row) for row in _lines(folder / "timeline.jsonl")),
+        samples=tuple(_both(folder / "samples.jsonl")),
+        spans=tuple(_span(row) for row in _both(folder / "timeline.jsonl")),
         max_version_lag=job.get("spec", {}).get("staleSync", {}).get("maxVersionLag"),
     )
 
@@ -72,6 +74,11 @@ def _span(row: Row) -> Span:
         end=float(row["end"]),
         step=int(row.get("step", -1)),
     )
+
+
+def _both(path: Path) -> list[Row]:
+    """Lines of a file that is cut, those before the newest cut first."""
+    return _lines(path.with_name(earlier(path.name))) + _lines(path)
 
 
 def _lines(path: Path) -> list[Row]:

@@ -8,12 +8,15 @@ import zlib
 from pathlib import Path
 
 import pytest
+from outputs_page import documented
 
+from rljob_core import run_files
 from rljob_core.api.messages import Span
 from rljob_core.api.report import Outcome, Report
 from rljob_core.api.status import Phase
 from rljob_core.names import Role
 from rljob_core.session import Worker
+from rljob_operator.report_html.records import read_run
 from rljob_workers.coordinator.events import EventFile, _checksum
 from rljob_workers.coordinator.run_files import RunFiles
 from rljob_workers.coordinator.summary import summary
@@ -76,6 +79,36 @@ def test_lines_are_on_disk_at_once_and_appended_over_restarts(tmp_path: Path) ->
     assert span == {
         "process": "trainer-0", "role": "trainer", "pod": "t", "stage": "train", "start": 1.0, "end": 2.0, "step": 3,
     }  # fmt: skip
+
+
+def test_timeline_and_samples_are_cut_at_a_size_and_the_report_reads_both_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(run_files.CUT_AT_BYTES, "timeline.jsonl", 1000)
+    worker = Worker(worker_id=1, role=Role.TRAINER, pod="t", pod_uid="u", rank=0, group=0, last_seen=0)
+    for start in range(2):
+        files = RunFiles(tmp_path, float(start))
+        for step in range(30 * start, 30 * start + 30):
+            files.spans(worker, [Span(stage="train", start=step, end=step + 1.0, step=step)])
+        files.close()
+    sizes = {path.name: path.stat().st_size for path in tmp_path.glob("timeline*")}
+    assert sizes.keys() == {"timeline.jsonl", "timeline.1.jsonl"}
+    assert max(sizes.values()) <= 1000
+    steps = [span.step for span in read_run(tmp_path).spans]
+    assert steps == list(range(steps[0], 60)), "the newest, in order, none left out"
+    assert sum(sizes.values()) > 1000
+
+
+def test_a_step_of_metrics_and_events_stays_within_what_the_volume_has_for_it(tmp_path: Path) -> None:
+    """Every key that docs/outputs.md names, which is every key there is."""
+    files = RunFiles(tmp_path, 0.0)
+    before = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    for group, title in (("train", "metrics.jsonl, training"), ("evaluation", "metrics.jsonl, evaluations")):
+        keys = documented(title).keys() - {"kind", "time"}
+        files.metrics(dict.fromkeys(keys, -1.2345678901234567e-100) | {"step": 9_999_999}, group, now=1.7e9)
+    files.close()
+    written = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) - before
+    assert 1000 < written < run_files.STEP_BYTES
 
 
 def test_a_summary_is_of_this_start_and_never_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
