@@ -40,15 +40,22 @@ class Evaluations:
     """When to evaluate, and what came out. One after another, each under the version it was due at."""
 
     def __init__(
-        self, settings: EvaluationSettings | None, source: PromptSource, state: Mapping[str, Any] | None = None
+        self,
+        settings: EvaluationSettings | None,
+        source: PromptSource,
+        step: int = 0,
+        state: Mapping[str, Any] | None = None,
     ) -> None:
-        """state: of the checkpoint gone on from."""
+        """step, state: of the checkpoint gone on from. An evaluation that was due there and did not come to its end is
+        due again."""
         self._settings, self._source = settings, source
         self._started = 0
         self._running: list[_Running] = []
         self._due: int | None = None
         self.last = EvaluationResult(**state) if state else None
         self._decisive: EvaluationResult | None = None
+        if step and (self.last is None or self.last.step != step):
+            self.step_done(step)
 
     @property
     def due(self) -> bool:

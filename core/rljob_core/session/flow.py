@@ -39,7 +39,7 @@ class Flow:
         self.registry = Registry()
         self.sampling = Sampling(settings=settings, totals=totals)
         self.trainers = Trainers(settings)
-        self.evaluations = Evaluations(settings.evaluation, source, start.state.get("evaluation"))
+        self.evaluations = Evaluations(settings.evaluation, source, start.step, start.state.get("evaluation"))
         self.figures = Figures(totals, settings.minibatches, start.state.get("figures", {}))
         self.batches: dict[int, Batch] = {}
         self.max_version_lag = settings.max_version_lag

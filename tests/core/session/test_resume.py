@@ -99,6 +99,27 @@ def test_the_newest_evaluation_outlives_a_drain(job: MakeJob) -> None:
     assert report(resumed.session, 1).eval_step == 2
 
 
+@pytest.mark.parametrize("drained", [False, True])
+def test_an_evaluation_that_was_due_at_the_checkpoint_runs_after_the_resume(job: MakeJob, drained: bool) -> None:
+    running = job(steps=6)
+    running.run(until=lambda: running.session.trainers.checkpoint_pending == 2 or running.checkpoint is not None)
+    if drained:
+        running = running.drain().run()
+    assert running.session.step == 2
+    assert running.evaluations == []
+    done = running.resume().run()
+    assert [e.metrics["step"] for e in done.evaluations] == [2, 4, 6]
+
+
+def test_an_evaluation_that_is_in_the_checkpoint_is_not_repeated(job: MakeJob) -> None:
+    running = job(steps=6)
+    running.run(until=lambda: running.session.evaluations.last is not None)
+    drained = running.drain().run()
+    done = drained.resume().run()
+    assert drained.evaluations[-1].metrics["step"] == 2
+    assert [e.metrics["step"] for e in done.evaluations] == [4, 6]
+
+
 def test_the_first_token_is_that_of_the_run_not_of_the_last_start(job: MakeJob) -> None:
     running = job(steps=6)
     running.now = 100.0
