@@ -10,14 +10,6 @@ from torch import Tensor
 from rljob_core.api.inputs import Model
 from rljob_workers.model import initial_tensors, read_config, read_directory
 
-PATH_FIELD = "spec.model.path"
-CONFIG_FIELD = "spec.model.init.config"
-
-
-def config_field(model: Model) -> str:
-    """Where the user wrote the config, for messages."""
-    return PATH_FIELD if model.path is not None else CONFIG_FIELD
-
 
 def model_config(model: Model) -> dict[str, Any]:
     """config.json. InvalidInputError when it cannot be read."""

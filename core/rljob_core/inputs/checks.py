@@ -16,12 +16,12 @@ from rljob_core.inputs.generators import Split, characters, generate
 from rljob_core.inputs.rows import PromptRow
 from rljob_core.inputs.tokenizer import Encoder
 from rljob_core.layouts import Layout
-from rljob_core.models import check_layout, key_path, parse_config
+from rljob_core.models import CONFIG_FIELD, check_layout, key_path, parse_config
 
 
 def config_field(model: Model) -> str:
     """How errors call the model config: the spec path, or the file."""
-    return f"{model.path}/config.json" if model.path is not None else "spec.model.init.config"
+    return f"{model.path}/config.json" if model.path is not None else CONFIG_FIELD
 
 
 def check_model_config(spec: RLJobSpec, config: Mapping[str, Any]) -> None:

@@ -6,12 +6,13 @@ from contextlib import closing
 
 import torch
 
+from rljob_core.inputs.checks import config_field
 from rljob_workers import device
 from rljob_workers.context import Context
 from rljob_workers.kv_store import open_store
 from rljob_workers.link import CoordinatorLink, register_message
 from rljob_workers.model import Placement, build_policy, tensor_specs
-from rljob_workers.model_source import config_field, model_config
+from rljob_workers.model_source import model_config
 from rljob_workers.rollout.engine import EngineLimits, TorchEngine
 from rljob_workers.rollout.group import Group, open_group
 from rljob_workers.rollout.loop import RolloutLoop, Settings

@@ -16,6 +16,7 @@ from rljob_core import names
 from rljob_core.api.directive import StageName
 from rljob_core.api.messages import Ack, CheckpointDone, Published, StepDone, TakeTrain, TrainCommand, TrainWork
 from rljob_core.errors import EXIT_DRAINED, InvalidInputError
+from rljob_core.inputs.checks import config_field
 from rljob_core.layouts import Layout, TensorSpec
 from rljob_core.models import parse_config
 from rljob_workers import device
@@ -24,7 +25,7 @@ from rljob_workers.context import Context
 from rljob_workers.kv_store import open_store
 from rljob_workers.link import CoordinatorLink, register_message
 from rljob_workers.model import Placement, Policy, build_policy, expert_parallel_group, read_directory, tensor_specs
-from rljob_workers.model_source import config_field, model_config, model_tensors
+from rljob_workers.model_source import model_config, model_tensors
 from rljob_workers.seams import KVStore, WeightStore
 from rljob_workers.store_budgets import trainer_budgets
 from rljob_workers.text import load_tokenizer
