@@ -261,7 +261,7 @@ class Evaluation(DataSource):
     )
 
     prompts: int = 64
-    """Prompts an evaluation takes from its source. Default 64."""
+    """Prompts an evaluation takes from its source, each once: a file with fewer gives all it has. Default 64."""
     every_steps: int = 10
     """Steps between evaluations. Default 10."""
     decoding: Decoding = Decoding.GREEDY

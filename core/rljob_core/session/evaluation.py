@@ -82,12 +82,14 @@ class Evaluations:
         return self.due or self.running
 
     def start(self, version: int) -> Batch:
-        """The batch of the evaluation that is due, its rows under numbers of their own."""
+        """The batch of the evaluation that is due, its rows under numbers of their own. No prompt comes twice."""
         assert self._settings is not None
         assert self._due is not None
-        prompts = [self._source.evaluation(i) for i in range(self._settings.prompts)]
+        held_out = self._source.held_out
+        size = self._settings.prompts if held_out is None else min(self._settings.prompts, held_out)
+        prompts = [self._source.evaluation(i) for i in range(size)]
         for i, prompt in enumerate(prompts):
-            prompt.prompt_id = EVALUATION_BASE + self._started * self._settings.prompts + i
+            prompt.prompt_id = EVALUATION_BASE + self._started * size + i
         batch = Batch(index=self._due, prompts=prompts, unscored=len(prompts))
         self._running.append(_Running(step=self._due, version=version, batch=batch))
         self._started, self._due = self._started + 1, None

@@ -33,6 +33,11 @@ class PromptSource(Protocol):
 
     def training(self, prompt_id: int) -> Prompt: ...
 
+    @property
+    def held_out(self) -> int | None:
+        """Evaluation prompts there are; None without a bound."""
+        ...
+
     def evaluation(self, index: int) -> Prompt: ...
 
 

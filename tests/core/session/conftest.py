@@ -52,7 +52,9 @@ SETTINGS = Settings(
 
 
 class Digits:
-    """Prompts that are a function of their position; some share their tokens."""
+    """Prompts that are a function of their position; some share their tokens. held_out: evaluation prompts."""
+
+    held_out: int | None = None
 
     def training(self, prompt_id: int) -> Prompt:
         return Prompt(prompt_id=prompt_id, text=f"p{prompt_id}", answer="a", token_ids=[prompt_id % 5, 9])
@@ -79,7 +81,8 @@ class Job:
 
     def __init__(self, settings: Settings = SETTINGS, start: Start | None = None, journal: bytes = b"") -> None:
         self.settings, self.now = settings, 0.0
-        self.session = Session(settings, Digits(), start or Start())
+        self.source = Digits()
+        self.session = Session(settings, self.source, start or Start())
         self.store: dict[str, int] = {}
         self.journal = journal
         self.commands: dict[int, list[TrainWork]] = {}

@@ -116,6 +116,16 @@ def test_evaluation_runs_on_its_cadence_and_on_the_last_version(job: MakeJob) ->
     assert done.session.evaluations.last.exact_match == 1.0
 
 
+@pytest.mark.parametrize(("held_out", "taken"), [(2, 2), (3, 3), (9, 3), (None, 3)])
+def test_an_evaluation_takes_no_prompt_twice(job: MakeJob, held_out: int | None, taken: int) -> None:
+    running = job()
+    running.source.held_out = held_out
+    running.run(until=lambda: running.session.evaluations.running)
+    [evaluation] = running.session.evaluations._running
+    assert [p.text for p in evaluation.batch.prompts] == [f"e{i}" for i in range(taken)]
+    assert [e.metrics["step"] for e in running.run().evaluations] == [2, 4]
+
+
 def test_evaluation_never_reaches_the_trainer(job: MakeJob) -> None:
     done = job().run()
     assert all(row < 1 << 48 for work in done.commands[0] for row in work.rows)

@@ -30,6 +30,10 @@ class JobPrompts:
     def training(self, prompt_id: int) -> Prompt:
         return self._prompt(prompt_id, self._streams.training.row(prompt_id))
 
+    @property
+    def held_out(self) -> int | None:
+        return None if self._streams.evaluation is None else self._streams.evaluation.size
+
     def evaluation(self, index: int) -> Prompt:
         if self._streams.evaluation is None:
             raise InvalidInputError("spec.evaluation", None, "is absent", "add an evaluation group")
