@@ -259,8 +259,8 @@ class Sampling:
         self.rewards.expire(now)
 
     def collect_garbage(self) -> tuple[str, ...]:
-        """Keys to remove from the store, each named once."""
-        out = (*self.garbage, *self.training.garbage, *self.evaluation.garbage)
+        """Keys to remove from the store, each named once. A prompt whose KV found no room has none."""
+        out = tuple(key for key in (*self.garbage, *self.training.garbage, *self.evaluation.garbage) if key)
         self.garbage.clear()
         self.training.garbage.clear()
         self.evaluation.garbage.clear()

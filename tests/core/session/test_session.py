@@ -16,6 +16,7 @@ from rljob_core.api.spec import RLJob
 from rljob_core.errors import InvalidInputError
 from rljob_core.journal import lineage_prompts, replay
 from rljob_core.layouts import Layout
+from rljob_core.session import Discarded
 from rljob_core.session.reporting import report
 from rljob_core.session.settings import EvaluationSettings, Settings
 
@@ -114,6 +115,26 @@ def test_evaluation_runs_on_its_cadence_and_on_the_last_version(job: MakeJob) ->
     done = job(steps=5).run()
     assert [(e.metrics["step"], e.metrics["version"]) for e in done.evaluations] == [(2, 2), (4, 4), (5, 5)]
     assert done.session.evaluations.last.exact_match == 1.0
+
+
+def test_kv_that_found_no_room_leaves_no_key_to_remove(job: MakeJob) -> None:
+    running, discarded = job(), []
+    complete, take_effects = running.session.complete_prefill, running.session.take_effects
+    running.session.complete_prefill = lambda message: complete(
+        message.model_copy(update={"kv_keys": [""] * len(message.rows)})
+    )
+
+    def noted() -> Any:
+        effects = take_effects()
+        discarded.extend(key for e in effects if isinstance(e, Discarded) for key in e.keys)
+        return effects
+
+    running.session.take_effects = noted
+    take = running.session.take_rollout
+    running.session.take_rollout = lambda *given: take(*given).model_copy(update={"kv_keys": []})
+    assert running.run().session.finishing is Outcome.STEPS_DONE
+    assert discarded
+    assert all(discarded)
 
 
 @pytest.mark.parametrize(("held_out", "taken"), [(2, 2), (3, 3), (9, 3), (None, 3)])
