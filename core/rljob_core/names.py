@@ -59,7 +59,7 @@ ENV_CHECKPOINT_DIR = "RLJOB_CHECKPOINT_DIR"  # shared by coordinator and trainer
 ENV_CHECKPOINT_DURABLE = "RLJOB_CHECKPOINT_DURABLE"  # "true": volume survives the pods; resume is promised
 ENV_TERMINATION_LOG = "RLJOB_TERMINATION_LOG"
 ENV_STARTED_AT = "RLJOB_STARTED_AT"  # unix seconds at which the job's workloads were first wanted
-ENV_PARENT_PID = "RLJOB_PARENT_PID"  # embedded: the supervisor; an entry point whose parent is another one ends at once
+ENV_PARENT_PID = "RLJOB_PARENT_PID"  # supervisor or launcher: a process whose parent is another one ends at once
 
 # Ports inside a pod (embedded runs take free loopback ports instead).
 PORT_COORDINATOR = 8400

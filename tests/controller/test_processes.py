@@ -168,7 +168,7 @@ async def test_environment(start, tmp_path):
     env = json.loads(substrate.log("demo-rollout-1").read_text())
     assert env["RLJOB_ROLE"] == "rollout"
     assert env["RLJOB_ATTEMPT"] == "2"
-    assert env["OMP_NUM_THREADS"] == env["RLJOB_THREADS"] == "1"
+    assert env["RLJOB_THREADS"] == "1"
     assert env["RLJOB_PARENT_PID"] == str(os.getpid())
     assert env["RLJOB_POD_IP"] == "127.0.0.1"
     assert env["RLJOB_CHECKPOINT_DIR"] == str(tmp_path / "checkpoints")

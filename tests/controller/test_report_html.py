@@ -7,10 +7,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from rljob_core.api.directive import StageName
 from rljob_operator.report_html import render, write_report
 from rljob_operator.report_html.charts import MOST_POINTS, thin, ticks
 from rljob_operator.report_html.gantt import BINS, merged
 from rljob_operator.report_html.records import Span, read_run
+from rljob_operator.report_html.style import CSS
 
 
 def span(stage, start, end, step=0, process="trainer 0"):
@@ -56,6 +58,10 @@ def test_whole_page(folder):
     lanes = {text.text for text in root.iter("text") if text.get("class") == "lane"}
     assert lanes == {"trainer 0", "rollout 0", "rollout 1"}
     assert "Steps 15 to 17" in page
+
+
+def test_every_stage_has_a_colour():
+    assert [stage for stage in StageName if f".s-{stage} {{" not in CSS] == [StageName.IDLE]
 
 
 def test_empty_run_still_has_a_page(tmp_path):

@@ -79,8 +79,9 @@ class Context:
             return spec.rollout.groups * spec.rollout.layout.dp * spec.rollout.layout.tp
         if self.role is Role.REWARD:
             return spec.reward.replicas
-        if self.role is Role.STORE and spec.kv_store.managed is not None:
-            return spec.kv_store.managed.segments
+        store = spec.kv_store.managed_store
+        if self.role is Role.STORE and store is not None:
+            return store.segments
         return 1
 
     @property

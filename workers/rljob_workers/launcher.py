@@ -19,7 +19,6 @@ from pathlib import Path
 from types import FrameType
 
 from rljob_core import names
-from rljob_workers.parent import ENV_PARENT
 
 GRACE_S = 5.0
 """From SIGTERM to SIGKILL for the siblings of a child that failed."""
@@ -59,7 +58,7 @@ class _Group:
         return dict(self._environ) | {
             names.ENV_LOCAL_RANK: str(local_rank),
             names.ENV_TERMINATION_LOG: str(self._words(local_rank)),
-            ENV_PARENT: str(os.getpid()),
+            names.ENV_PARENT_PID: str(os.getpid()),
         }
 
     def _words(self, local_rank: int) -> Path:

@@ -7,8 +7,8 @@ import os
 import signal
 from collections.abc import Mapping
 
-ENV_PARENT = "RLJOB_PARENT_PID"
-"""Set by the launcher for its children: the pid they must not outlive."""
+from rljob_core import names
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -17,7 +17,7 @@ def die_with_parent(environ: Mapping[str, str]) -> None:
 
     The first process of a container has no parent it can see (pid 0): its runtime ends it.
     """
-    parent = int(environ.get(ENV_PARENT) or os.getppid())
+    parent = int(environ.get(names.ENV_PARENT_PID) or os.getppid())
     if parent == 0 or os.getpid() == 1:
         return
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):

@@ -16,7 +16,7 @@ from rljob_core.api.changes import FIXED
 from rljob_core.api.inputs import Data, Evaluation, Model, Reward
 from rljob_core.api.placement import Checkpoint, Deployment, Experts, KVStore, Lifecycle, Scheduling
 from rljob_core.api.roles import Coordinator, Rollout, Trainer
-from rljob_core.names import JOB_NAME_LIMIT
+from rljob_core.names import API_VERSION, JOB_NAME_LIMIT, KIND
 
 
 class RLJobSpec(Document):
@@ -110,8 +110,8 @@ class RLJob(Document):
         ),
     )
     model_config = Document.model_config | {"extra": "ignore"}
-    api_version: str = "rljob.dev/v1alpha1"
-    kind: str = "RLJob"
+    api_version: str = API_VERSION
+    kind: str = KIND
     metadata: ObjectMeta
     spec: RLJobSpec
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import symtable
 
 from rljob_core.errors import InvalidInputError
-
-FIELD = "spec.reward.function.entryPoint"
+from rljob_core.inputs.rewards import ENTRY_POINT_FIELD
 
 
 def check_function_source(entry_point: str, function: str, source: str, path: str) -> None:
@@ -17,12 +16,17 @@ def check_function_source(entry_point: str, function: str, source: str, path: st
     try:
         top = symtable.symtable(source, path, "exec")
     except (SyntaxError, ValueError) as error:
-        raise InvalidInputError(FIELD, entry_point, f"cannot be imported ({error})", f"correct {path}") from error
+        raise InvalidInputError(
+            ENTRY_POINT_FIELD, entry_point, f"cannot be imported ({error})", f"correct {path}"
+        ) from error
     if any(word in source for word in ("import *", "__getattr__", "globals(")):
         return
     if function not in top.get_identifiers() or not _bound(top.lookup(function)):
         raise InvalidInputError(
-            FIELD, entry_point, f"names a function that {path} does not define", "correct the name, or define it"
+            ENTRY_POINT_FIELD,
+            entry_point,
+            f"names a function that {path} does not define",
+            "correct the name, or define it",
         )
 
 

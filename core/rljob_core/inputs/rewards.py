@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from rljob_core.errors import InvalidInputError
 
+ENTRY_POINT_FIELD = "spec.reward.function.entryPoint"
+
 
 def exact_match(response: str, answer: str) -> float:
     """1 when the response equals the answer, blanks at both ends aside, else 0."""
@@ -28,7 +30,7 @@ def split_entry_point(entry_point: str) -> tuple[str, str]:
     module, colon, function = entry_point.partition(":")
     if not colon or not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
         raise InvalidInputError(
-            "spec.reward.function.entryPoint",
+            ENTRY_POINT_FIELD,
             entry_point,
             "is not of the form package.module:function",
             "name an importable module and a function of it",

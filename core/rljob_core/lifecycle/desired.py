@@ -15,7 +15,8 @@ def slot(role: Role, index: int) -> str:
 def replicas(job: RLJob) -> dict[Role, int]:
     """Pods of each role, in the order they are started; roles the job does not have are left out."""
     spec = job.spec
-    segments = 0 if spec.kv_store.external else (spec.kv_store.managed.segments if spec.kv_store.managed else 1)
+    store = spec.kv_store.managed_store
+    segments = store.segments if store else 0
     group_ranks = spec.rollout.layout.dp * spec.rollout.layout.tp
     counts = {
         Role.STORE_MASTER: 1 if segments else 0,

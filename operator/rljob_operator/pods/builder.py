@@ -189,9 +189,10 @@ def _resources(job: RLJob, workload: Workload, on_device: bool) -> dict[str, Any
         name = scheduling.resource_name or RESOURCE_NAMES[scheduling.device]
         limits[name] = requests[name] = str(workload.devices)
     if workload.role is Role.STORE:
-        managed = job.spec.kv_store.managed
-        segment = managed.segment_bytes if managed else 1 << 30
-        limits["memory"] = requests["memory"] = str(round(segment * STORE_OVERHEAD) + STORE_FIXED_BYTES)
+        managed = job.spec.kv_store.managed_store
+        assert managed is not None, "an external store has no store pods"
+        memory = round(managed.segment_bytes * STORE_OVERHEAD) + STORE_FIXED_BYTES
+        limits["memory"] = requests["memory"] = str(memory)
     return {"requests": requests} | ({"limits": limits} if limits else {})
 
 

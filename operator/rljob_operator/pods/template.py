@@ -75,7 +75,7 @@ def _merge_list(key: str, base: list[Any], over: list[Any]) -> list[Any]:
 def role_template(job: RLJob, role: Role) -> dict[str, Any]:
     """The user's pod template of a role; store master and segments share one."""
     spec = job.spec
-    managed = spec.kv_store.managed
+    managed = spec.kv_store.managed_store
     store = managed.template if managed else {}
     return {
         Role.COORDINATOR: spec.coordinator.template,

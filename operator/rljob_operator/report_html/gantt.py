@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from rljob_core.api.directive import StageName
 from rljob_operator.report_html.charts import ticks
 from rljob_operator.report_html.records import Span
 
@@ -12,13 +13,12 @@ WIDTH, LEFT, RIGHT, LANE, BOTTOM = 1160, 120, 10, 20, 26
 BINS = 1030
 """Columns of the plot: spans narrower than one are merged, so that the file stays small however long the run."""
 
-STAGES = ("sync", "prefill", "decode", "reward", "reference", "train", "publish", "evaluate", "checkpoint", "idle")
 DETAIL_STEPS = 3
 
 
 def timeline(spans: Sequence[Span]) -> str:
     """All there is, and a few steps from its middle close up."""
-    shown = [s for s in spans if s.stage != "idle" and s.end > s.start]
+    shown = [s for s in spans if s.stage != StageName.IDLE and s.end > s.start]
     if not shown:
         return "<p class='empty'>no phase was recorded</p>"
     origin = min(s.start for s in shown)
@@ -32,13 +32,13 @@ def timeline(spans: Sequence[Span]) -> str:
 
 def _middle(spans: Sequence[Span]) -> tuple[float, float, int] | None:
     """Start, end and number of a few training steps in the middle of the run."""
-    trained = sorted({s.step for s in spans if s.stage == "train"})
+    trained = sorted({s.step for s in spans if s.stage == StageName.TRAIN})
     if len(trained) < 3 * DETAIL_STEPS:
         return None
     first = trained[len(trained) // 2]
-    inside = [s for s in spans if s.stage == "train" and first <= s.step < first + DETAIL_STEPS]
+    inside = [s for s in spans if s.stage == StageName.TRAIN and first <= s.step < first + DETAIL_STEPS]
     low, high = min(s.start for s in inside), max(s.end for s in inside)
-    before = [s.end for s in spans if s.stage == "train" and s.step == first - 1]
+    before = [s.end for s in spans if s.stage == StageName.TRAIN and s.step == first - 1]
     return (max(before, default=low), high, first)
 
 
@@ -93,5 +93,5 @@ def merged(spans: Sequence[Span], low: float, high: float) -> list[tuple[float, 
 
 def _legend(spans: Sequence[Span]) -> str:
     present = {s.stage for s in spans}
-    keys = "".join(f"<span class='key s-{stage}'>{stage}</span>" for stage in STAGES if stage in present)
+    keys = "".join(f"<span class='key s-{stage}'>{stage}</span>" for stage in StageName if stage in present)
     return f"<p class='legend'>{keys}</p>"

@@ -28,8 +28,6 @@ from rljob_operator.substrates.ports import LOOPBACK, Ports
 ENTRY_POINT = (sys.executable, "-P", "-m", "rljob_workers")
 THREADS = 1
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
@@ -131,17 +129,11 @@ class ProcessSubstrate:
         await asyncio.gather(*(child.ended() for child in live))
 
     def _environment(self, job: RLJob, workload: Workload, uid: str, words: Path) -> dict[str, str]:
-        threads = {name: str(THREADS) for name in THREAD_VARIABLES}
         own = {names.ENV_PARENT_PID: str(self._parent_pid), "PYTHONUNBUFFERED": "1"}
         if workload.role is Role.REWARD:
             inherited = self._environ.get("PYTHONPATH", "")
             own["PYTHONPATH"] = os.pathsep.join(reward_python_path(inherited, self._places.code))
-        return (
-            self._environ
-            | threads
-            | own
-            | worker_env(job, workload, self._endpoints(job, workload, uid, words), THREADS)
-        )
+        return self._environ | own | worker_env(job, workload, self._endpoints(job, workload, uid, words), THREADS)
 
     def _endpoints(self, job: RLJob, workload: Workload, uid: str, words: Path) -> Endpoints:
         """Ports are new with every attempt (and replacement), so that no late process of an old one is met."""

@@ -13,11 +13,11 @@ from multiprocessing.process import BaseProcess
 from numbers import Real
 from typing import Any
 
+from rljob_core import names
 from rljob_core.errors import InvalidInputError
-from rljob_core.inputs import split_entry_point
-from rljob_workers.parent import ENV_PARENT, die_with_parent
+from rljob_core.inputs.rewards import ENTRY_POINT_FIELD, split_entry_point
+from rljob_workers.parent import die_with_parent
 
-FIELD = "spec.reward.function.entryPoint"
 SIGNATURE = "f(prompt: str, response: str, answer: str, fields: dict) -> float"
 
 
@@ -67,7 +67,7 @@ class FunctionProcess:
         kind, value = self._receive()
         if kind is _Reply.IMPORT:
             raise InvalidInputError(
-                FIELD,
+                ENTRY_POINT_FIELD,
                 self._entry_point,
                 f"cannot be imported ({value})",
                 "correct it, or put its module on PYTHONPATH or in the image",
@@ -83,12 +83,12 @@ class FunctionProcess:
         return _Reply(kind), value
 
     def _invalid(self, problem: str) -> InvalidInputError:
-        return InvalidInputError(FIELD, self._entry_point, problem, f"it must be {SIGNATURE}")
+        return InvalidInputError(ENTRY_POINT_FIELD, self._entry_point, problem, f"it must be {SIGNATURE}")
 
 
 def _serve(entry_point: str, pipe: Connection, parent: int) -> None:
     """The process: import once, then answer calls until the pipe closes."""
-    die_with_parent({ENV_PARENT: str(parent)})
+    die_with_parent({names.ENV_PARENT_PID: str(parent)})
     try:
         function = _load(entry_point)
     except Exception as error:  # whatever the user's module raises at import
