@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,11 @@ class Sequences:
         self.generated = np.zeros(capacity, np.int64)
         self.greedy = np.zeros(capacity, bool)
         self.seeds = np.zeros(capacity, np.uint64)
+        self._columns: tuple[npt.NDArray[Any], ...] = (
+            self._handles, self._limits, self._tokens, self._logprobs, self.active, self.pending, self.cached,
+            self.generated, self.greedy, self.seeds,
+        )  # fmt: skip
+        """All that belongs to a row and moves with it."""
 
     @property
     def in_flight(self) -> int:
@@ -87,9 +93,8 @@ class Sequences:
         """Move the last rows in use onto free ones at the front; returns (from, to), which the cache must follow."""
         used, count = np.flatnonzero(self.active), self.in_flight
         sources, targets = used[used >= count], np.flatnonzero(~self.active[:count])
-        for column in vars(self).values():
-            if isinstance(column, np.ndarray) and len(column) == self.capacity:
-                column[targets] = column[sources]
+        for column in self._columns:
+            column[targets] = column[sources]
         self.active[sources] = False
         self.pending[sources] = False
         return sources.tolist(), targets.tolist()
