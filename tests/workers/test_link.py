@@ -40,6 +40,7 @@ class FakeCoordinator:
         self.instances: list[str] = ["one"] * 10
         self.frames: list[dict[str, Any]] = []
         self.break_before_answer: list[str] = []
+        self.all_broken = threading.Event()
         self.refuse: str = ""
         self.stops_after: int | None = None
         """Connections after which it is stopped: the kernel still takes connections, nobody answers."""
@@ -61,6 +62,8 @@ class FakeCoordinator:
                 self.frames.append(frame)
                 if frame["type"] in self.break_before_answer:
                     self.break_before_answer.remove(frame["type"])
+                    if not self.break_before_answer:
+                        self.all_broken.set()
                     await socket.close()
                 elif self.refuse and frame["type"] != "Heartbeat":
                     await socket.send_bytes(msgpack.packb({"id": frame["id"], "error": self.refuse}))
@@ -140,6 +143,24 @@ async def test_stages_arrive_as_spans_even_right_before_the_end() -> None:
     spans = [s for f in fake.named("Heartbeat") for s in f["body"]["spans"]]
     assert [(s["stage"], s["step"]) for s in spans] == [("train", 7)]
     assert spans[0]["end"] >= spans[0]["start"]
+
+
+async def test_stages_of_a_heartbeat_that_a_broken_connection_took_arrive_once() -> None:
+    """It is sent again under its id: the coordinator, which may have read it before, counts it once."""
+    fake = FakeCoordinator()
+
+    def use(link: CoordinatorLink) -> None:
+        link.call(PULLED, Ack)
+        with link.stage(StageName.TRAIN, step=7):
+            pass
+        fake.break_before_answer = ["Heartbeat", "Heartbeat"]
+        assert fake.all_broken.wait(5)
+
+    async with fake.serving():
+        await with_link(fake, use)
+    told = {f["id"]: s["stage"] for f in fake.named("Heartbeat") for s in f["body"]["spans"]}
+    assert list(told.values()) == ["train"]
+    assert len(fake.named("Heartbeat")) > len({f["id"] for f in fake.named("Heartbeat")}), "one was sent again"
 
 
 async def test_error_inside_the_block_becomes_the_goodbye() -> None:

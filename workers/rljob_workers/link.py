@@ -80,6 +80,9 @@ class CoordinatorLink:
         self._thread = threading.Thread(target=self._loop.run_forever, name="coordinator-link", daemon=True)
         self._registered: Future[Registered] = Future()
         self._main: asyncio.Task[None] | None = None
+        self._beats: asyncio.Task[None] | None = None
+        """Lives as long as the link: a heartbeat that is open when a connection breaks is sent again like any request,
+        so that its stages arrive once."""
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._open: dict[int, tuple[bytes, asyncio.Future[dict[str, Any]]]] = {}
         self._next_id = 1
@@ -202,6 +205,9 @@ class CoordinatorLink:
                     await asyncio.sleep(RETRY_S)
         except RLJobError as error:
             self._end(error)
+        finally:
+            if self._beats is not None:
+                self._beats.cancel()
 
     async def _connection(self, session: aiohttp.ClientSession, register: Register) -> None:
         """One connection from handshake to its end."""
@@ -237,11 +243,11 @@ class CoordinatorLink:
             await socket.send_bytes(frame)
         if not self._registered.done():
             self._registered.set_result(registered)
-        beats = self._loop.create_task(self._beat(registered.heartbeat_s))
+        if self._beats is None:
+            self._beats = self._loop.create_task(self._beat(registered.heartbeat_s))
         try:
             await self._receive(socket)
         finally:
-            beats.cancel()
             self._socket = None
             self._deadline = self._loop.time() + self._reconnect_s
 
