@@ -55,8 +55,15 @@ class Figures:
         """For a checkpoint: what is known of the newest step is not empty after a resume."""
         return {"last_step": last.model_dump(), "experts": self.experts.model_dump()}
 
-    def known(self, batch: Batch, consumed_at: int) -> LastStep:
-        """Of a step that is about to be trained: rewards and lags of its batch; the rest is still the step's before."""
+    def consumed(self, batch: Batch, consumed_at: int) -> LastStep:
+        """A step is about to be trained: count its batch now, so that a checkpoint of the step knows it. `_known`."""
+        known = self._known(batch, consumed_at)
+        self._pad(batch)
+        self.totals.max_version_lag_seen = max(self.totals.max_version_lag_seen, known.lag_oldest)
+        return known
+
+    def _known(self, batch: Batch, consumed_at: int) -> LastStep:
+        """Before the training: rewards and lags of the step's batch; the rest is still the step's before."""
         samples = batch.ordered()
         responses = [s.response_tokens for s in samples]
         return self.last.model_copy(
@@ -100,10 +107,8 @@ class Figures:
 
     def trained(self, command: Command, batch: Batch, consumed_at: int, now: float) -> dict[str, float]:
         """One step is over; consumed_at: version it started from. Returns its line of metrics.jsonl."""
-        samples, metrics, known = batch.ordered(), command.metrics, self.known(batch, consumed_at)
+        samples, metrics, known = batch.ordered(), command.metrics, self._known(batch, consumed_at)
         rewards = [s.reward or 0.0 for s in samples]
-        self._pad(batch)
-        self.totals.max_version_lag_seen = max(self.totals.max_version_lag_seen, known.lag_oldest)
         if "logprob_gap" in metrics:
             self.totals.logprob_gap = max(self.totals.logprob_gap or 0.0, metrics["logprob_gap"])
         seconds = now - (self._steps[-1][0] if self._steps else command.issued_at)

@@ -154,6 +154,7 @@ class Flow:
             return
         step, settings = self.step + 1, self.settings
         version = self._issue_version()
+        known = self.figures.consumed(batch, self.version)
         checkpoint = step % settings.checkpoint_every == 0 or step == settings.steps
         command = Command(
             kind=TrainCommand.TRAIN,
@@ -161,7 +162,7 @@ class Flow:
             version=version,
             batch=batch,
             checkpoint_after=checkpoint,
-            state=self._state(step, version, self.figures.known(batch, self.version)) if checkpoint else {},
+            state=self._state(step, version, known) if checkpoint else {},
             issued_at=now,
         )
         self.trainers.issue(command)

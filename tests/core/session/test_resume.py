@@ -177,6 +177,15 @@ def test_totals_go_on_after_a_resume(job: MakeJob) -> None:
     assert resumed.run().session.sampling.totals.queue.samples >= 48
 
 
+def test_a_checkpoint_counts_the_batch_of_its_own_step(job: MakeJob) -> None:
+    running = job(steps=6, max_version_lag=2, evaluation=None, max_sequences=64)
+    running.run(until=lambda: running.checkpoint is not None)
+    before, after = running.session.sampling.totals, running.resume().session.sampling.totals
+    assert running.checkpoint[0] == running.session.step == 2
+    assert after.queue.padded_bytes == before.queue.padded_bytes > 0
+    assert after.max_version_lag_seen == before.max_version_lag_seen == max(running.lags) > 0
+
+
 def test_checkpoint_whose_step_had_not_reached_the_journal_counts_as_trained() -> None:
     start = start_from(Replay(), step=2, version=2, state={"format_major": 1, "next_prompt": 8})
     log = Replay()
