@@ -165,7 +165,6 @@ class FakeCoordinator:
         self.tokens.add(request.headers["Authorization"].removeprefix("Bearer "))
         if int(request.query["after"]) >= self.report.sequence:
             await asyncio.sleep(1.0)
-            return web.Response(status=204)
         return web.json_response(self.report.to_wire())
 
     async def _put(self, _request: web.Request) -> web.Response:

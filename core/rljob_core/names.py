@@ -32,7 +32,6 @@ LABEL_JOB_UID = f"{GROUP}/job-uid"
 LABEL_ROLE = f"{GROUP}/role"
 LABEL_INDEX = f"{GROUP}/index"
 LABEL_ATTEMPT = f"{GROUP}/attempt"
-ANNOTATION_SPEC_GENERATION = f"{GROUP}/generation"
 
 # Environment of a worker entry point; the same on both substrates. Lists and maps travel in files.
 ENV_ROLE = "RLJOB_ROLE"

@@ -11,11 +11,6 @@ being too old (rl.md 25, 26, 28).
 from __future__ import annotations
 
 
-def version_at_consumption(batch: int, *, step: int, version: int) -> int:
-    """Version of the trainer's weights while it trains `batch`, as seen when `step` steps are done at `version`."""
-    return version + batch - step
-
-
 def lag(consumed_at: int, oldest_token: int) -> int:
     """Lag of a sample, in versions."""
     return consumed_at - oldest_token

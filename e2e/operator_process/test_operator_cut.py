@@ -55,7 +55,7 @@ async def live(client: ApiClient, job: Job, budget: Budget) -> None:
         pod_namespace="rljob-system",
     )
     async with aiohttp.ClientSession() as session:
-        links = JobLinks(session, b"key", jobs.wake, time.time)
+        links = JobLinks(session, b"key", jobs.wake)
         jobs.parts = make_parts(config, api, children, jobs, links, b"key")
         watching = asyncio.create_task(children[job.namespace].run())
         await children[job.namespace].synced.wait()

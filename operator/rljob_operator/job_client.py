@@ -29,21 +29,18 @@ class CoordinatorRefusedError(Exception):
 
 
 class JobClient:
-    """Latest report of one coordinator incarnation, its age and the last error.
+    """Latest report of one coordinator incarnation, and the last error.
 
-    wake: called whenever there is something new to observe. clock: unix seconds.
+    wake: called whenever there is something new to observe.
     """
 
-    def __init__(
-        self, session: aiohttp.ClientSession, url: str, token: str, wake: Callable[[], None], clock: Callable[[], float]
-    ) -> None:
-        self._session, self._url, self._wake, self._clock = session, url, wake, clock
+    def __init__(self, session: aiohttp.ClientSession, url: str, token: str, wake: Callable[[], None]) -> None:
+        self._session, self._url, self._wake = session, url, wake
         self._headers = {"Authorization": f"Bearer {token}"}
         self._wanted: Directive | None = None
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.report: Report | None = None
-        self.received_at: float | None = None
         self.error = ""
 
     def start(self) -> None:
@@ -55,10 +52,6 @@ class JobClient:
         if self._wanted != directive:
             self._wanted = directive
             self._changed.set()
-
-    def age(self) -> float | None:
-        """Seconds since the last report; None before the first."""
-        return None if self.received_at is None else self._clock() - self.received_at
 
     async def close(self) -> None:
         """Stop; the last report stays readable."""
@@ -106,14 +99,11 @@ class JobClient:
         params = {"after": str(after), "wait": str(POLL_WAIT_S)}
         url = f"{self._url}/v1/report"
         async with self._session.get(url, params=params, headers=self._headers, timeout=timeout) as response:
-            if response.status == 204:
-                self._received()
-                return
             body = await _read(response)
         report = _parse(body, url)
         news = self.report is None or report.sequence != self.report.sequence
         self.report = report
-        self._received()
+        self.error = ""
         if news:
             self._wake()
 
@@ -122,10 +112,6 @@ class JobClient:
         url = f"{self._url}/v1/directive"
         async with self._session.put(url, json=directive.to_wire(), headers=self._headers, timeout=timeout) as response:
             await _read(response)
-
-    def _received(self) -> None:
-        self.received_at = self._clock()
-        self.error = ""
 
     def _failed(self, error: Exception) -> None:
         refused = isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno == errno.ECONNREFUSED

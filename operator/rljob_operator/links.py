@@ -17,7 +17,7 @@ from rljob_operator.job_client import JobClient
 class JobLinks:
     """Implements reconcile.Links over HTTP.
 
-    wake: called with a job's uid when there is something new to observe. clock: unix seconds.
+    wake: called with a job's uid when there is something new to observe.
     """
 
     def __init__(
@@ -25,9 +25,8 @@ class JobLinks:
         session: aiohttp.ClientSession,
         install_key: bytes,
         wake: Callable[[str], None],
-        clock: Callable[[], float],
     ) -> None:
-        self._session, self._key, self._wake, self._clock = session, install_key, wake, clock
+        self._session, self._key, self._wake = session, install_key, wake
         self._clients: dict[str, tuple[int, str, JobClient]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -41,7 +40,7 @@ class JobLinks:
         if url is None:
             return
         token = job_token(self._key, uid)
-        client = JobClient(self._session, url, token, lambda: self._wake(uid), self._clock)
+        client = JobClient(self._session, url, token, lambda: self._wake(uid))
         client.start()
         self._clients[uid] = (attempt, url, client)
 

@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from rljob_core.layouts import ExpertMap, Layout, TensorSpec
 
 
-class Use(str):
-    """Key space of the store with a byte budget of its own: `kv`, `park`, `queue`, `weights`."""
-
-
 class KVStore(Protocol):
     """Bytes under keys, hard-pinned, within a byte budget per use. Batched; order of results = order of keys.
 

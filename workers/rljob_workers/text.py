@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from rljob_core.api.inputs import Model
 from rljob_core.errors import InvalidInputError
 from rljob_core.inputs import CharacterTokenizer, Codec, tokenizer_directory, tokenizer_field
-from rljob_core.inputs.hugging_face import TokenizerFacts, tokenizer_facts
+from rljob_core.inputs.hugging_face import tokenizer_facts
 from rljob_core.inputs.tokenizer import EOS_TOKEN, PAD_TOKEN, UNREADABLE
 
 COPIED_FILES = (
@@ -116,10 +116,6 @@ class DirectoryTokenizer:
             raise InvalidInputError(
                 field, str(path), f"holds no tokenizer ({error})", "save the tokenizer again"
             ) from error
-
-    @property
-    def facts(self) -> TokenizerFacts:
-        return self._facts
 
     @property
     def vocab_size(self) -> int:

@@ -41,11 +41,6 @@ def characters(task: Task) -> str:
     return "0123456789+=" if task is Task.ADD_MODULO else "0123456789="
 
 
-def longest_prompt(generator: Generator) -> int:
-    """Characters of every prompt of this generator."""
-    return len(_render(generator.task, "0" * generator.digits * 2, generator.digits)[0])
-
-
 def is_held_out(number: int, space: int) -> bool:
     """Whether evaluation owns this number of [0, space); a space has at least one number in either set."""
     return bits64(_HELD_OUT_KEY, space, number) % HELD_OUT_OF == 0

@@ -84,11 +84,6 @@ class ApiError(RLJobError):
         """RBAC lacks the verb (an admission refusal is also a 403, but words it differently)."""
         return self.status == 403 and " cannot " in self.message and " resource " in self.message
 
-    @property
-    def transient(self) -> bool:
-        """Unreachable, overloaded or broken for now: the same call may pass later."""
-        return self.status in (0, 429) or self.status >= 500
-
 
 class NotLeaderError(RLJobError):
     """A write was asked for while this process does not hold the Lease."""

@@ -74,7 +74,7 @@ async def _lead(config: OperatorConfig, client: ApiClient, health: Health, lease
     }
 
     async with aiohttp.ClientSession() as session:
-        links = JobLinks(session, key, jobs.wake, time.time)
+        links = JobLinks(session, key, jobs.wake)
         jobs.parts = make_parts(config, api, children, jobs, links, key)
 
         async def stop() -> None:

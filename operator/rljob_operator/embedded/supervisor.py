@@ -83,7 +83,7 @@ class Supervisor:
         sampling = asyncio.create_task(self._pss.sample_forever())
         try:
             async with aiohttp.ClientSession() as session:
-                links = JobLinks(session, self._key, lambda uid: self._wake.set(), time.time)
+                links = JobLinks(session, self._key, lambda uid: self._wake.set())
                 await self._passes(links)
                 await links.close()
         finally:

@@ -101,7 +101,6 @@ def _metadata(job: RLJob, workload: Workload) -> dict[str, Any]:
         "name": workload.name,
         "namespace": meta.namespace,
         "labels": names.labels(meta.name, meta.uid, workload.role, workload.index, workload.attempt),
-        "annotations": {names.ANNOTATION_SPEC_GENERATION: str(meta.generation)},
         "ownerReferences": [objects.owner(job)],
     }
 

@@ -41,7 +41,9 @@ def decoded(policy: Policy, prompts: list[list[int]], mine: bool) -> list[Any]:
     finished = []
     while True:
         finished += engine.step()
-        if not engine.group_in_flight:
+        in_flight = torch.tensor(engine.in_flight)
+        dist.all_reduce(in_flight)
+        if not in_flight:
             return sorted((f.slot, f.token_ids, f.logprobs, f.finish_reason) for f in finished)
 
 

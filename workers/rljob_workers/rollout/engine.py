@@ -70,8 +70,6 @@ class TorchEngine:
         self.device, self.dtype = parameter.device, parameter.dtype
         self.fixed_shapes = policy.placement.deterministic
         self.state, self.version = EngineState.LOADING, -1
-        self.group_in_flight = 0
-        """Sequences in flight on all ranks of the group when the last `step` began."""
         self._codec = BlockCodec(policy.config, self.dtype)
         self._sequences = Sequences(limits.max_sequences, limits.max_response_tokens, eos_ids)
         self._cache: KVCache | None = None
@@ -82,16 +80,6 @@ class TorchEngine:
     def in_flight(self) -> int:
         """Sequences admitted and not finished, on this rank."""
         return self._sequences.in_flight
-
-    @property
-    def free_sequences(self) -> int:
-        """Sequences that can still be admitted on this rank."""
-        return self.limits.max_sequences - self.in_flight
-
-    @property
-    def cache_bytes(self) -> int:
-        """Bytes of the cache on the device; 0 asleep."""
-        return 0 if self._cache is None else self._cache.kv.nbytes + self._cache.logits_SV.nbytes
 
     def load(self, version: int) -> Mapping[str, Tensor]:
         """Enter loading; returns the local tensors (parameters and buffers) a pull must fill."""
@@ -159,12 +147,12 @@ class TorchEngine:
     @torch.inference_mode()
     def step(self) -> list[Finished]:
         """One token for every admitted sequence; returns what ended. All ranks of a group call together, until
-        `group_in_flight` is 0."""
+        none has any in flight."""
         self._require(EngineState.READY)
         self._join_blocks()
         unseen = list(dict.fromkeys(prompt for _, prompt in self._without_kv))
         pending = bool(self._sequences.pending.any())
-        chunks, forward, self.group_in_flight = self._agree(self._chunks(len(unseen)), pending, self.in_flight)
+        chunks, forward = self._agree(self._chunks(len(unseen)), pending)
         if chunks:
             self._recompute(unseen, chunks)
         if forward:
@@ -185,14 +173,13 @@ class TorchEngine:
         dist.all_reduce(out, dist.ReduceOp.MAX, group=self.group)
         return int(out)
 
-    def _agree(self, chunks: int, pending: bool, in_flight: int) -> tuple[int, bool, int]:
-        """What the group does in this step: chunks of recomputed prompts, a forward or not, sequences in flight."""
+    def _agree(self, chunks: int, pending: bool) -> tuple[int, bool]:
+        """What the group does in this step: chunks of recomputed prompts, a forward or not."""
         if self.group is None:
-            return chunks, pending, in_flight
-        every = torch.zeros(dist.get_world_size(self.group), 3, dtype=torch.int64)
-        mine = torch.tensor([[chunks, pending, in_flight]])
-        dist.all_gather_into_tensor(every, mine, group=self.group)
-        return int(every[:, 0].max()), bool(every[:, 1].any()), int(every[:, 2].sum())
+            return chunks, pending
+        most = torch.tensor([chunks, pending])
+        dist.all_reduce(most, dist.ReduceOp.MAX, group=self.group)
+        return int(most[0]), bool(most[1])
 
     @torch.inference_mode()
     def _forward_prompts(
