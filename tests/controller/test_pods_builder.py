@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from rljob_core.names import Role
 from rljob_core.run_files import most_bytes
 from rljob_operator.pods import objects
 from rljob_operator.pods.builder import build_pod
+from rljob_operator.yaml_loader import load_file
 
+ROOT = Path(__file__).resolve().parents[2]
 UID = "11111111-2222-3333-4444-555555555555"
 
 
@@ -174,6 +177,63 @@ def test_mounted_data_is_where_workers_look_for_it_under_the_fields_of_the_user(
     assert mounted[names.MOUNT_DATA]["persistentVolumeClaim"] == {"claimName": "c", "readOnly": True}
     assert mounted[names.MOUNT_EVALUATION]["configMap"] == {"name": "m"}
     assert names.MOUNT_DATA not in mounts(pod_of(job, Role.TRAINER))
+
+
+def test_one_claim_is_one_volume_whatever_lies_on_it() -> None:
+    """The kubelet never starts a pod that names a claim twice; what a mount may write stays as it was."""
+    own = {"name": "own", "persistentVolumeClaim": {"claimName": "c", "readOnly": True}}
+    mount = {"name": "own", "mountPath": "/own"}
+    template = {
+        "spec": {
+            "containers": [{"name": "worker", "volumeMounts": [mount]}],
+            "initContainers": [{"name": "fetch", "volumeMounts": [mount]}, {"name": "idle"}],
+            "volumes": [own],
+        }
+    }
+    job = make_job(
+        data={"persistentVolumeClaim": {"name": "c", "path": "a.jsonl"}},
+        evaluation={"persistentVolumeClaim": {"name": "c", "path": "b.jsonl"}},
+        checkpoint={"volume": {"persistentVolumeClaim": {"name": "c"}}},
+        coordinator={"template": template},
+    )
+    pod = pod_of(job, Role.COORDINATOR)
+    assert [v["name"] for v in pod["spec"]["volumes"]] == ["job", "token", "run", "own"]
+    mounted = {m["mountPath"]: m for m in worker(pod)["volumeMounts"]}
+    for path in (names.MOUNT_DATA, names.MOUNT_EVALUATION, "/own"):
+        assert mounted[path] == {"name": "own", "mountPath": path, "readOnly": True}
+    assert mounted[names.MOUNT_CHECKPOINT] == {"name": "own", "mountPath": names.MOUNT_CHECKPOINT}
+    assert mounts(pod)["/own"]["persistentVolumeClaim"] == {"claimName": "c", "readOnly": False}
+    assert pod["spec"]["initContainers"][0]["volumeMounts"] == [mount | {"readOnly": True}]
+    assert mounts(pod_of(job, Role.TRAINER))[names.MOUNT_CHECKPOINT]["name"] == "checkpoint"
+
+
+@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("sample", sorted((ROOT / "manifests/samples").glob("*.yaml")), ids=lambda path: path.stem)
+def test_no_sample_names_a_claim_twice_in_a_pod(sample: Path, role: Role) -> None:
+    (document,) = load_file(sample)
+    meta = document.body["metadata"] | {"namespace": "ns", "uid": UID}
+    pod = pod_of(RLJob.from_object(document.body | {"metadata": meta}), role)
+    claims = [v["persistentVolumeClaim"]["claimName"] for v in pod["spec"]["volumes"] if "persistentVolumeClaim" in v]
+    assert len(claims) == len(set(claims))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"volumes": 5},
+        {"volumes": [5, {"name": {}, "persistentVolumeClaim": {"claimName": "c"}}]},
+        {
+            "containers": [{"name": "worker", "volumeMounts": 5}],
+            "volumes": [{"name": "own", "persistentVolumeClaim": 5}],
+        },
+        {"containers": [5, {"name": "worker", "volumeMounts": [5, {"name": [], "mountPath": "/a"}]}]},
+    ],
+)
+def test_volumes_of_wrong_types_travel_on_to_the_server_that_names_them(spec: dict[str, Any]) -> None:
+    claim = {"persistentVolumeClaim": {"name": "c", "path": "a.jsonl"}}
+    pod = pod_of(make_job(data=claim, evaluation=claim, coordinator={"template": {"spec": spec}}), Role.COORDINATOR)
+    for key in spec:
+        assert "5" in json.dumps(pod["spec"][key])
 
 
 def test_job_document_has_defaults_and_no_tracking_labels() -> None:

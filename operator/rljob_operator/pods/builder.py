@@ -13,6 +13,7 @@ from rljob_core.names import Role
 from rljob_core.run_files import most_bytes
 from rljob_core.worker_env import Endpoints, rendezvous_index, worker_env
 from rljob_operator.pods import objects
+from rljob_operator.pods.claims import share_claims
 from rljob_operator.pods.template import check_reserved, merge, role_template
 
 USER_ID = 10001
@@ -84,10 +85,8 @@ def build_pod(job: RLJob, workload: Workload, *, image: str) -> dict[str, Any]:
         _add_device_volumes(spec, container, device)
     else:
         _restrict(spec, container)
-    return merge(
-        {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(job, workload), "spec": spec},
-        template,
-    )
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(job, workload), "spec": spec}
+    return share_claims(merge(pod, template))
 
 
 def durable(job: RLJob) -> bool:

@@ -64,7 +64,8 @@ def _merge_list(key: str, base: list[Any], over: list[Any]) -> list[Any]:
     out = list(base)
     places = {entry.get(by): i for i, entry in enumerate(out)}
     for entry in over:
-        place = places.get(entry.get(by)) if isinstance(entry, dict) else None
+        named = entry.get(by) if isinstance(entry, dict) else None
+        place = places.get(named) if isinstance(named, str | int) else None
         if place is None:
             out.append(entry)
         else:
