@@ -59,6 +59,9 @@ class Namespace:
     def apply(self, body: Body) -> str:
         return self.kubectl("apply", "-f", "-", text=json.dumps(body))
 
+    def config_map(self, name: str, files: dict[str, str]) -> None:
+        self.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": files})
+
     def get(self, kind: str, name: str) -> Body:
         """The object; {} when it does not exist."""
         out = self.kubectl("get", kind, name, "--ignore-not-found", "-o", "json")
