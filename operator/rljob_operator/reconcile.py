@@ -20,8 +20,9 @@ from rljob_core.lifecycle.model import ApplyError, Event, Memory, Observed, Obse
 from rljob_core.names import Role
 from rljob_operator.substrates.base import Substrate
 
-GRACE_S = 10.0
-"""Between asking a workload to stop and killing it."""
+DELETE_GRACE_S = 10.0
+"""Between asking a workload to stop and killing it, where a plan deletes it. Evictions and drains from outside leave a
+pod its own grace period."""
 
 CONCURRENT_CALLS = 16
 """Creations and deletions of one job under way at once."""
@@ -151,7 +152,7 @@ class Reconciler:
 
     async def _apply(self, job: RLJob, plan: Plan) -> tuple[tuple[ApplyError, ...], list[BaseException]]:
         """Delete, then prepare and create; what was refused, and what was raised."""
-        errors, raised = await _bounded(self._substrate.delete(job, name, GRACE_S) for name in plan.delete)
+        errors, raised = await _bounded(self._substrate.delete(job, name, DELETE_GRACE_S) for name in plan.delete)
         if not plan.create:
             return tuple(errors), raised
         refused = await self._substrate.prepare(job)

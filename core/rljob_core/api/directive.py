@@ -61,7 +61,8 @@ class Versioned(Document):
 
 
 class Directive(Versioned):
-    """Run or drain, with the schedule and limits in force."""
+    """Run or drain, and how old samples may be. Schedule, ready share, groups in flight, expert map and lending are
+    there for what is not built yet: no coordinator reads them."""
 
     revision: int
     """Grows with every change; the coordinator ignores older ones."""

@@ -39,7 +39,8 @@ EXIT_CODES = {
     Outcome.FAILED: 1,
 }
 SIGNAL_GRACE_S = 25.0
-"""SIGTERM and SIGINT drain within this; Kubernetes gives 30 s."""
+"""SIGTERM and SIGINT drain within this: with what follows it fits into a pod's grace period of 60 s. Of a coordinator
+that the operator itself deletes nothing more is wanted: it is killed before, after 10 s."""
 STOP_S = 15.0
 """How long workers may take to stop once told to."""
 TICK_S = 1.0

@@ -45,7 +45,7 @@ class Span(Message):
 
 
 class Heartbeat(Message):
-    """Counters since the last one; spans are finished stages, unix seconds."""
+    """The worker lives. spans: stages finished since the last one, unix seconds."""
 
     stage: str = "idle"
     version: int = -1

@@ -59,7 +59,7 @@ class RolloutWork(Message):
     greedy: bool = False
     max_response_tokens: int = 0
     first_step: int = 0
-    """Training step these samples are meant for (seeds of deterministic runs)."""
+    """DECODE, for the timeline: the step that the first of these samples are for; of an evaluation, the next one."""
 
 
 class CompletePrefill(Message):
