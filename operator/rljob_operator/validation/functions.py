@@ -11,7 +11,8 @@ from pathlib import Path
 from rljob_core.api.inputs import Reward
 from rljob_core.errors import InvalidInputError
 from rljob_core.inputs import split_entry_point
-from rljob_core.inputs.function_source import FIELD, check_function_source
+from rljob_core.inputs.function_source import check_function_source
+from rljob_core.inputs.rewards import ENTRY_POINT_FIELD
 from rljob_operator.reward_path import reward_python_path
 from rljob_operator.validation.files import FileReader
 
@@ -31,12 +32,14 @@ def check_function(reward: Reward, reader: FileReader) -> None:
     if found is not None and found.origin is not None and found.origin.endswith(".py"):
         check_function_source(entry_point, function, _source(found.origin, entry_point), found.origin)
     elif found is not None or importlib.util.find_spec(module.partition(".")[0]) is not None:
-        reader.unseen.append(f"module {module} of {FIELD}: no Python source")
+        reader.unseen.append(f"module {module} of {ENTRY_POINT_FIELD}: no Python source")
     elif not reader.here:
-        reader.unseen.append(f"module {module} of {FIELD}: on this machine neither in {', '.join(own)} nor installed")
+        reader.unseen.append(
+            f"module {module} of {ENTRY_POINT_FIELD}: on this machine neither in {', '.join(own)} nor installed"
+        )
     else:
         raise InvalidInputError(
-            FIELD,
+            ENTRY_POINT_FIELD,
             entry_point,
             f"names a module that is neither in {', '.join(own)} nor installed",
             "put the module beside the RLJob's file or on PYTHONPATH, or correct its name",
@@ -64,4 +67,6 @@ def _source(path: str, entry_point: str) -> str:
     try:
         return importlib.util.decode_source(Path(path).read_bytes())
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
-        raise InvalidInputError(FIELD, entry_point, f"cannot be read ({error})", f"correct {path}") from error
+        raise InvalidInputError(
+            ENTRY_POINT_FIELD, entry_point, f"cannot be read ({error})", f"correct {path}"
+        ) from error
