@@ -162,7 +162,7 @@ class Flow:
             version=version,
             batch=batch,
             checkpoint_after=checkpoint,
-            state=self._state(step, version, known) if checkpoint else {},
+            state=self._state(step, known) if checkpoint else {},
             issued_at=now,
         )
         self.trainers.issue(command)
@@ -178,7 +178,7 @@ class Flow:
             self._serve()
         elif self.trainers.checkpoint_pending is None:
             if self.step and self.last_checkpoint_step != self.step:
-                state = self._state(self.step, self.version, self.figures.last)
+                state = self._state(self.step, self.figures.last)
                 self.trainers.issue(
                     Command(kind=TrainCommand.CHECKPOINT, step=self.step, version=self.version, state=state)
                 )
@@ -197,15 +197,12 @@ class Flow:
         self._effects.append(Journalled(record={"kind": "version", "version": self.highest, "step": self.step}))
         return self.highest
 
-    def _state(self, step: int, version: int, last: LastStep) -> dict[str, Any]:
+    def _state(self, step: int, last: LastStep) -> dict[str, Any]:
         """The coordinator's part of the checkpoint of `step`, whose figures are `last`; in_flight: prompts admitted but
-        not trained by then."""
+        not trained by then, for people; a resume issues them again. Step and version are in meta.json."""
         ahead = sorted(index for index in self.batches if index >= step)
         return {
             "format_major": STATE_MAJOR,
-            "step": step,
-            "version": version,
-            "highest_version": self.highest,
             "next_prompt": self._prompts_of(step).start,
             "in_flight": [[self._prompts_of(i).start, self._prompts_of(i).stop] for i in ahead],
             "totals": self.sampling.totals.model_dump(mode="json"),

@@ -108,7 +108,6 @@ class Session(Flow):
         """The next thing a group shall do; nothing but a pull while its weights are not those that serve."""
         serving = self.sampling.serving
         if self.stopping:
-            worker.told_to_stop = True
             return RolloutWork(kind=WorkKind.STOP)
         worker.version = version
         if serving < 0:
@@ -150,7 +149,6 @@ class Session(Flow):
 
     def take_reward(self, worker: Worker, room: int, now: float) -> RewardWork:
         if self.stopping:
-            worker.told_to_stop = True
             return RewardWork(kind=WorkKind.STOP)
         peers = [w.worker_id for w in self.registry.of(Role.REWARD)]
         work = self.sampling.take_reward(Consumer(worker=worker.worker_id, peers=peers), room, now)
@@ -169,13 +167,11 @@ class Session(Flow):
 
     def take_train(self, worker: Worker, now: float) -> TrainWork:
         if self.finishing in (Outcome.FAILED, Outcome.INVALID_INPUT):
-            worker.told_to_stop = True
             return TrainWork(command=TrainCommand.STOP, step=self.step, unfinished=True)
         work = self.trainers.take(worker.rank)
         if work is None:
             return TrainWork(command=TrainCommand.WAIT, step=self.step)
-        worker.told_to_stop = work.command is TrainCommand.STOP
-        unfinished = worker.told_to_stop and self.finishing is Outcome.DRAINED
+        unfinished = work.command is TrainCommand.STOP and self.finishing is Outcome.DRAINED
         return work.model_copy(update={"unfinished": unfinished})
 
     def step_done(self, worker: Worker, message: StepDone, now: float) -> None:

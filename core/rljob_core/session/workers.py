@@ -28,7 +28,6 @@ class Worker:
     last_seen: float
     version: int = -1
     pulling: int | None = None
-    told_to_stop: bool = False
 
 
 class Registry:
