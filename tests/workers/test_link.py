@@ -134,7 +134,6 @@ async def test_stages_arrive_as_spans_even_right_before_the_end() -> None:
     fake = FakeCoordinator()
 
     def use(link: CoordinatorLink) -> None:
-        link.set_version(4)
         with link.stage(StageName.TRAIN, step=7):
             pass
 
@@ -172,7 +171,7 @@ async def test_error_inside_the_block_becomes_the_goodbye() -> None:
     async with fake.serving():
         with pytest.raises(ValueError, match="boom"):
             await with_link(fake, use)
-    assert fake.named("Goodbye")[0]["body"] == {"error": "boom", "invalid_input": False, "rank": 0}
+    assert fake.named("Goodbye")[0]["body"] == {"error": "boom", "invalid_input": False}
 
 
 async def test_refusal_raises_where_the_call_was_made() -> None:
@@ -198,7 +197,7 @@ async def test_coordinator_that_does_not_come_back_ends_open_calls() -> None:
 
     def use(link: CoordinatorLink) -> None:
         loop.call_soon_threadsafe(started.set)
-        link.call(TakeTrain(step=0), Ack)
+        link.call(TakeTrain(), Ack)
 
     async with fake.serving():
         waiting = asyncio.create_task(with_link(fake, use, reconnect_s=0.2))
@@ -218,7 +217,7 @@ async def test_a_stopped_coordinator_is_given_up_in_bounded_time(
     fake.stops_after = connections
     async with fake.serving(), asyncio.timeout(5):
         with pytest.raises(CoordinatorGoneError, match=r"does not answer: nothing came within 0\.1 s"):
-            await with_link(fake, lambda link: link.call(TakeTrain(step=0), Ack), connect_s=0.3, reconnect_s=0.3)
+            await with_link(fake, lambda link: link.call(TakeTrain(), Ack), connect_s=0.3, reconnect_s=0.3)
 
 
 def test_trainers_give_up_first_so_that_one_loss_is_counted() -> None:

@@ -84,9 +84,6 @@ class ScriptedLink:
     def stage(self, name: str, step: int = -1) -> Iterator[None]:
         yield
 
-    def set_version(self, version: int) -> None:
-        self.version = version
-
     def of(self, kind: type[Message]) -> list[Message]:
         return [m for m in self.told if isinstance(m, kind)]
 
@@ -184,7 +181,7 @@ def test_pull_prefill_decode_commit() -> None:
     [pulled], [filled] = b.link.of(Pulled), b.link.of(CompletePrefill)
     assert isinstance(pulled, Pulled)
     assert isinstance(filled, CompletePrefill)
-    assert (pulled.version, b.link.version) == (0, 0)
+    assert pulled.version == b.loop.version == 0
     assert filled.kv_keys == [kv_key(0, p) for p in PROMPTS]
     assert all(size > 0 for size in filled.kv_bytes)
     samples = b.samples()

@@ -46,11 +46,8 @@ def register_message(context: Context, resumed_step: int = -1) -> Register:
         role=str(context.role),
         pod=context.pod_name,
         pod_uid=context.pod_uid,
-        index=context.pod_index,
         rank=context.rank,
-        world=context.world,
         group=context.group,
-        rendezvous=context.rendezvous,
         resumed_step=resumed_step,
     )
 
@@ -72,7 +69,6 @@ class CoordinatorLink:
     ) -> None:
         self._url = f"http://{context.coordinator}{WORKER_PATH}"
         self._headers = {"Authorization": f"Bearer {context.token}"}
-        self._rank = context.rank
         self._connect_s = connect_s
         self._reconnect_s = patience_s(context.role) if reconnect_s is None else reconnect_s
         self._clock = clock
@@ -88,7 +84,6 @@ class CoordinatorLink:
         self._next_id = 1
         self._deadline = 0.0
         self._ended: RLJobError | None = None
-        self._stage, self._version = StageName.IDLE, -1
         self._spans: list[Span] = []
         self._spans_lock = threading.Lock()
 
@@ -109,25 +104,20 @@ class CoordinatorLink:
 
     @contextmanager
     def stage(self, name: StageName, step: int = -1) -> Iterator[None]:
-        """Time a stage: what the heartbeat says meanwhile, and one span once it is over."""
-        before, self._stage, start = self._stage, name, self._clock()
+        """Time a stage: one span once it is over, which the next heartbeat takes along."""
+        start = self._clock()
         try:
             yield
         finally:
-            self._stage = before
             with self._spans_lock:
                 self._spans.append(Span(stage=str(name), start=start, end=self._clock(), step=step))
-
-    def set_version(self, version: int) -> None:
-        """The policy version this worker's weights prove, for the heartbeat."""
-        self._version = version
 
     def goodbye(self, error: BaseException | None = None) -> None:
         """Last words; with an error the coordinator learns the cause, and whether the user's input is to blame."""
         self._flush()
         invalid = isinstance(error, InvalidInputError)
         text = "" if error is None else str(error) or type(error).__name__
-        self._last(Goodbye(error=text, invalid_input=invalid, rank=self._rank))
+        self._last(Goodbye(error=text, invalid_input=invalid))
 
     def close(self) -> None:
         """End the connection. Without a goodbye before, the coordinator takes it for a loss."""
@@ -164,7 +154,7 @@ class CoordinatorLink:
     def _heartbeat(self) -> Heartbeat:
         with self._spans_lock:
             spans, self._spans = self._spans, []
-        return Heartbeat(stage=str(self._stage), version=self._version, spans=spans)
+        return Heartbeat(spans=spans)
 
     # Below: coroutines of the background loop.
 

@@ -106,7 +106,7 @@ class Job:
     def join(self, role: str, rank: int, **more: Any) -> Worker:
         self._incarnations += 1
         uid = f"uid-{self._incarnations}"
-        message = Register(role=role, pod=f"{role}-{rank}", pod_uid=uid, index=rank, rank=rank, world=1, **more)
+        message = Register(role=role, pod=f"{role}-{rank}", pod_uid=uid, rank=rank, **more)
         worker = self.session.register(message.model_copy(update={"group": rank}), self.now)
         self.settle()
         return worker
@@ -213,16 +213,16 @@ class Job:
             assert all(key in self.store for key in work.pack_keys), "samples outlive their training"
             self.lags += [self._held[rank] - v for v in work.first_versions]
             metrics = {"loss": 0.5} | ({"logprob_gap": self.gaps[work.step]} if work.step in self.gaps else {})
-            self.session.step_done(worker, StepDone(step=work.step, version=work.version, metrics=metrics), self.now)
+            self.session.step_done(worker, StepDone(step=work.step, metrics=metrics), self.now)
         if work.command in (TrainCommand.TRAIN, TrainCommand.PUBLISH):
             if rank == 0:
                 assert replay(self.journal).highest_version >= work.version, "journalled before use"
                 self.published.append(work.version)
             self._held[rank] = work.version
-            self.session.published(worker, Published(version=work.version, rank=rank, bytes=5, seconds=0.1), self.now)
+            self.session.published(worker, Published(version=work.version, bytes=5, seconds=0.1), self.now)
         if rank == 0 and (work.checkpoint_after or work.command is TrainCommand.CHECKPOINT):
             self.checkpoint = (work.step, work.version, work.coordinator_state)
-            self.session.checkpoint_done(CheckpointDone(step=work.step, seconds=0.1), self.now)
+            self.session.checkpoint_done(CheckpointDone(step=work.step), self.now)
         self.settle()
         return work
 

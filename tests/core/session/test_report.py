@@ -33,7 +33,7 @@ def test_the_largest_report_fits(job: Callable[..., Any], character: str) -> Non
         session.heartbeat(session.registry.of(role)[0], Heartbeat(spans=spans), running.now)
     for rank in range(1, WORKERS):
         pod = f"{rank:03d}".rjust(NAME_LIMIT, "x")
-        message = Register(role="reward", pod=pod, pod_uid="u", index=rank, rank=rank, world=WORKERS)
+        message = Register(role="reward", pod=pod, pod_uid="u", rank=rank)
         session.register(message, running.now)
     totals = session.sampling.totals
     for counters in ("kv", "queue", "weights"):

@@ -273,7 +273,7 @@ def test_prompts_with_the_same_tokens_are_prefilled_once_d7(job: MakeJob) -> Non
 
 def test_trainer_that_restored_another_step_ends_the_job(job: MakeJob) -> None:
     running = job()
-    message = Register(role="trainer", pod="t", pod_uid="other", index=0, rank=0, world=1, resumed_step=7)
+    message = Register(role="trainer", pod="t", pod_uid="other", rank=0, resumed_step=7)
     running.session.register(message, 0.0)
     assert running.session.finishing is Outcome.FAILED
 
@@ -339,7 +339,7 @@ def test_a_worker_that_stays_silent_is_reported_until_its_rank_is_back(job: Make
             worker.last_seen = running.now
     running.session.tick(running.now)
     assert report(running.session, 1).silent == [silent.pod]
-    message = Register(role="reward", pod="again", pod_uid="u9", index=0, rank=silent.rank, world=1)
+    message = Register(role="reward", pod="again", pod_uid="u9", rank=silent.rank)
     running.session.register(message, running.now)
     running.session.tick(running.now)
     assert report(running.session, 2).silent == []

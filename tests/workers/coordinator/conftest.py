@@ -128,21 +128,21 @@ class Stage:
         with self.link(Role.TRAINER) as link:
             link.start(register_message(context, resumed_step=step or -1))
             while True:
-                work = link.call(TakeTrain(step=step), TrainWork)
+                work = link.call(TakeTrain(), TrainWork)
                 if work.command is TrainCommand.STOP:
                     return
                 if work.command is TrainCommand.TRAIN:
                     self.lags += [version - v for v in work.first_versions]
                     self.trained += work.prompt_ids[:: self.job.spec.algorithm.group_size]
                     step = work.step
-                    done = StepDone(step=step, version=work.version, metrics={"loss": 1.5}, expert_counts=[[3, 1]])
+                    done = StepDone(step=step, metrics={"loss": 1.5}, expert_counts=[[3, 1]])
                     link.call(done, Ack)
                 if work.command in (TrainCommand.TRAIN, TrainCommand.PUBLISH):
                     version = work.version
-                    link.call(Published(version=version, rank=0, bytes=8, seconds=0.01), Ack)
+                    link.call(Published(version=version, bytes=8, seconds=0.01), Ack)
                 if work.checkpoint_after or work.command is TrainCommand.CHECKPOINT:
                     self._checkpoint(work, version)
-                    link.call(CheckpointDone(step=work.step, seconds=0.01), Ack)
+                    link.call(CheckpointDone(step=work.step), Ack)
 
     def _checkpoint(self, work: TrainWork, version: int) -> None:
         building = checkpoints.begin(self.path / "checkpoints", work.step)

@@ -64,7 +64,7 @@ async def test_request_that_makes_no_sense_is_refused_and_the_link_goes_on(stage
         with job.link(Role.REWARD) as link:
             link.start(register_message(job.context(Role.REWARD)))
             with pytest.raises(RefusedError, match="Register is not expected here"):
-                link.call(Register(role="reward", pod="x", pod_uid="x", index=0, rank=0, world=1), Ack)
+                link.call(Register(role="reward", pod="x", pod_uid="x", rank=0), Ack)
             assert link.call(Goodbye(), Ack).ok
 
     async with job.coordinator():

@@ -122,7 +122,7 @@ async def serve(context: Context, settings: Settings, prompts: JobPrompts, store
             stack.callback(files.close)
         session = Session(settings, prompts, start)
         desk = Desk(session, journal, files, garbage.discard, clock, prompts.dropped)
-        server = Server(desk, token=context.token, instance=uuid.uuid4().hex, attempt=context.attempt)
+        server = Server(desk, token=context.token, instance=uuid.uuid4().hex)
         runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)

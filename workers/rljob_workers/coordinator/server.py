@@ -33,11 +33,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Server:
-    """Requests to a Desk. instance: of this coordinator; attempt: of the gang."""
+    """Requests to a Desk. instance: of this coordinator."""
 
-    def __init__(self, desk: Desk, *, token: str, instance: str, attempt: int) -> None:
+    def __init__(self, desk: Desk, *, token: str, instance: str) -> None:
         self._desk, self._token = desk, token
-        self._instance, self._attempt = instance, attempt
+        self._instance = instance
         self._peers: dict[int, Peer] = {}
         self._fault: RequestFailedError | None = None
 
@@ -143,9 +143,7 @@ class Server:
             self._peers[worker.worker_id] = Peer(worker, self._desk.answer, self._broken)
         peer = self._peers[worker.worker_id]
         await self._forget()
-        reply = Registered(
-            worker_id=worker.worker_id, heartbeat_s=HEARTBEAT_S, attempt=self._attempt, instance=self._instance
-        )
+        reply = Registered(worker_id=worker.worker_id, heartbeat_s=HEARTBEAT_S, instance=self._instance)
         await socket.send_bytes(msgpack.packb({"id": 0, "body": reply.model_dump()}))
         await peer.attach(socket)
         return peer

@@ -162,7 +162,6 @@ class RolloutLoop:
             return
         self.pull_failing_since = None
         stats = [o for o in outcomes if isinstance(o, TransferStats)]
-        self.link.set_version(order.version)
         size, seconds = sum(s.bytes for s in stats), max(s.seconds for s in stats)
         self.link.call(Pulled(version=order.version, bytes=size, seconds=seconds), Ack)
 

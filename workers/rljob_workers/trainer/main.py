@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from time import monotonic
 
 import torch
 import torch.distributed as dist
@@ -160,7 +159,7 @@ class TrainerRank:
         """Follow the coordinator's commands to the last one, STOP."""
         while True:
             with self.link.stage(StageName.IDLE, self.steps_done):
-                work = self.link.call(TakeTrain(step=self.steps_done, wait_s=TAKE_WAIT_S), TrainWork)
+                work = self.link.call(TakeTrain(wait_s=TAKE_WAIT_S), TrainWork)
             match work.command:
                 case TrainCommand.WAIT:
                     continue
@@ -182,7 +181,7 @@ class TrainerRank:
             result = learner.train(batches, work.step - 1, self.version)
             device.pace("train", sum(sample.tokens for sample in samples))
             metrics = result.metrics | {"zero_variance_share": zero_variance_share(work, learner.host)}
-        done = StepDone(step=work.step, version=work.version)
+        done = StepDone(step=work.step)
         if self.context.rank == 0:
             done = done.model_copy(update={"metrics": metrics, "expert_counts": result.expert_counts})
         self.link.call(done, Ack)
@@ -203,16 +202,14 @@ class TrainerRank:
                 self.learner.policy.local_tensors(),
             )
         self.version = work.version
-        self.link.set_version(work.version)
-        published = Published(version=work.version, rank=self.context.rank, bytes=stats.bytes, seconds=stats.seconds)
+        published = Published(version=work.version, bytes=stats.bytes, seconds=stats.seconds)
         self.link.call(published, Ack)
 
     def checkpoint(self, work: TrainWork) -> None:
         """The checkpoint of `work.step`, whose weights were published as the newest version."""
-        start = monotonic()
         with self.link.stage(StageName.CHECKPOINT, work.step):
             self.saver.write(
                 self.learner, step=work.step, version=self.version, coordinator_state=work.coordinator_state
             )
         if self.context.rank == 0:
-            self.link.call(CheckpointDone(step=work.step, seconds=monotonic() - start), Ack)
+            self.link.call(CheckpointDone(step=work.step), Ack)

@@ -14,14 +14,10 @@ class Register(Message):
     role: str
     pod: str
     pod_uid: str
-    index: int
-    """Pod index inside the role."""
     rank: int
     """Global rank of this process: pod index x devicesPerPod + local rank."""
-    world: int
     group: int = 0
     """Rollout group."""
-    rendezvous: str = ""
     resumed_step: int = -1
     """Trainer: step of the checkpoint it restored; -1 for none."""
 
@@ -30,7 +26,6 @@ class Registered(Message):
     worker_id: int
     heartbeat_s: float = 3.0
     """A worker whose last three heartbeats are missing is lost, and its leases return."""
-    attempt: int = 0
     instance: str = ""
     """Incarnation of the coordinator: a link that meets another one ends."""
 
@@ -47,8 +42,6 @@ class Span(Message):
 class Heartbeat(Message):
     """The worker lives. spans: stages finished since the last one, unix seconds."""
 
-    stage: str = "idle"
-    version: int = -1
     spans: list[Span] = Field(default_factory=list)
 
 
@@ -61,4 +54,3 @@ class Goodbye(Message):
 
     error: str = ""
     invalid_input: bool = False
-    rank: int = -1

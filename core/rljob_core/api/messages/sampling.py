@@ -108,7 +108,6 @@ class TakeReward(Message):
 class RewardWork(Message):
     kind: WorkKind
     """WAIT, DECODE (= score these rows) or STOP."""
-    table: TableName = TableName.REWARD
     rows: list[int] = Field(default_factory=list)
     attempts: list[int] = Field(default_factory=list)
     pack_keys: list[str] = Field(default_factory=list)

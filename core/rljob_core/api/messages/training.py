@@ -13,8 +13,6 @@ from rljob_core.api.messages.base import Message
 class TakeTrain(Message):
     """A trainer rank asks for its share of the next step's batch. Reply: TrainWork, the same step for all ranks."""
 
-    step: int
-    """Steps done so far on this rank."""
     wait_s: float = 5.0
 
 
@@ -67,7 +65,6 @@ class StepDone(Message):
     """
 
     step: int
-    version: int
     metrics: dict[str, float] = Field(default_factory=dict)
     expert_counts: list[list[int]] = Field(default_factory=list)
     """Tokens a MoE layer and expert, summed over ranks and minibatches, the last token of a sequence excluded."""
@@ -77,7 +74,6 @@ class Published(Message):
     """One rank's slices of `version` are in the store. Reply: Ack."""
 
     version: int
-    rank: int
     bytes: int
     seconds: float
 
@@ -86,4 +82,3 @@ class CheckpointDone(Message):
     """Rank 0: the checkpoint of `step` is complete and visible. Reply: Ack."""
 
     step: int
-    seconds: float
