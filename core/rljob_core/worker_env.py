@@ -33,6 +33,8 @@ class Endpoints:
     run_dir: str | None = None
     checkpoint_dir: str | None = None
     checkpoint_durable: bool = False
+    started_at: float
+    """Of the job, unix seconds: the same for all its attempts."""
 
 
 def rollout_group(job: RLJob, pod_index: int) -> int:
@@ -70,7 +72,7 @@ def worker_env(job: RLJob, workload: Workload, endpoints: Endpoints, threads: in
         names.ENV_STORE_METRICS_PORT: str(endpoints.store_metrics_port),
         names.ENV_TERMINATION_LOG: endpoints.termination_log,
         names.ENV_CHECKPOINT_DURABLE: "true" if endpoints.checkpoint_durable else "false",
-        names.ENV_STARTED_AT: f"{workload.job_started_at:.3f}",
+        names.ENV_STARTED_AT: f"{endpoints.started_at:.3f}",
     }
     optional = {
         names.ENV_LISTEN: endpoints.listen or None,

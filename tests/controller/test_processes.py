@@ -47,6 +47,7 @@ def start(tmp_path):
             places=places,
             environ=dict(os.environ) | {"RLJOB_ROLE": "none of this is inherited"},
             parent_pid=os.getpid(),
+            started_at=1.0,
             clock=time.time,
             wake=lambda: None,
             rng=random.Random(),

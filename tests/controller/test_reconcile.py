@@ -227,7 +227,14 @@ async def test_a_job_has_one_start_over_attempts_and_operators(cluster):
         cluster.now += seconds
         await cluster.pass_(restarted)
     assert cluster.ever[-1].endswith("-r1")
-    assert set(cluster.started_at) == {1000.0}
+    cluster.memory = Memory()
+    cluster.fail("demo-trainer-0-r1")
+    memoryless = cluster.operator()
+    for seconds in (0, 2, 2):
+        cluster.now += seconds
+        await cluster.pass_(memoryless)
+    assert cluster.ever[-1].endswith("-r2")
+    assert set(cluster.started_at) == {1000.0}, "the status knows it where memory is lost"
 
 
 async def test_only_the_running_coordinator_of_this_attempt_is_listened_to(cluster):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from rljob_core.api.report import Outcome, Report
 from rljob_core.api.status import Phase, Reason, RLJobStatus
 from rljob_core.lifecycle.model import Ending, GangMember, Memory, Observed
+from rljob_core.lifecycle.text import unix_seconds
 from rljob_core.lifecycle.view import GOAL_REACHED, View
 from rljob_core.names import Role
 
 
 def recover(memory: Memory, status: RLJobStatus) -> Memory:
-    """Counters and the terminal verdict survive the loss of the memory document (B17): status holds them too."""
+    """Counters, start and terminal verdict survive the loss of the memory document (B17): status holds them too."""
     ending = memory.ending
     if ending is None and status.phase.terminal:
         ending = Ending(phase=status.phase, reason=_reason(status), message=status.message)
@@ -21,6 +22,7 @@ def recover(memory: Memory, status: RLJobStatus) -> Memory:
             "uncounted_restarts": max(memory.uncounted_restarts, status.restarts.uncounted),
             "furthest_step": max(memory.furthest_step, status.step),
             "first_cause": memory.first_cause or status.first_cause,
+            "start_time": memory.start_time if memory.start_time is not None else unix_seconds(status.start_time),
             "ending": ending,
         }
     )

@@ -11,6 +11,11 @@ def rfc3339(unix_seconds: float) -> str:
     return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def unix_seconds(time: str | None) -> float | None:
+    """The way back; None for no time."""
+    return None if time is None else datetime.fromisoformat(time).timestamp()
+
+
 def three_digits(value: float) -> str:
     """Three significant digits without exponent: `0.953`, `12300`, `0.00123`."""
     if not math.isfinite(value):

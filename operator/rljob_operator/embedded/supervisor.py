@@ -70,6 +70,7 @@ class Supervisor:
             places=places,
             environ=environ,
             parent_pid=os.getpid(),
+            started_at=identity.created_at,
             clock=time.time,
             wake=self._wake.set,
             rng=random.SystemRandom(),

@@ -130,6 +130,7 @@ def _endpoints(job: RLJob, workload: Workload) -> Endpoints:
         run_dir=names.MOUNT_RUN if role is Role.COORDINATOR else None,
         checkpoint_dir=_checkpoint_directory(job) if role in _DURABLE_ROLES else None,
         checkpoint_durable=durable(job),
+        started_at=workload.job_started_at,
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
 
 from rljob_core.api.report import TerminationMessage
 from rljob_core.lifecycle.model import ObservedWorkload, WorkloadPhase
+from rljob_core.lifecycle.text import unix_seconds
 from rljob_core.names import LABEL_ATTEMPT, LABEL_INDEX, LABEL_ROLE, WORKER_CONTAINER, Role
 
 _DISRUPTIONS = frozenset({"Evicted", "NodeLost", "NodeShutdown", "Preempting", "Shutdown", "Terminated"})
@@ -44,8 +44,8 @@ def observe_pod(pod: dict[str, Any]) -> ObservedWorkload | None:
         message=words.message if words else message,
         disrupted=_disrupted(status),
         last_words=words,
-        started_at=_seconds(((worker.get("state") or {}).get("running") or {}).get("startedAt")),
-        finished_at=_seconds((ended or {}).get("finishedAt")),
+        started_at=unix_seconds(((worker.get("state") or {}).get("running") or {}).get("startedAt")),
+        finished_at=unix_seconds((ended or {}).get("finishedAt")),
     )
 
 
@@ -104,11 +104,6 @@ def _disrupted(status: dict[str, Any]) -> bool:
 
 def _condition(status: dict[str, Any], kind: str) -> dict[str, Any]:
     return next((entry for entry in status.get("conditions") or [] if entry.get("type") == kind), {})
-
-
-def _seconds(time: str | None) -> float | None:
-    """Unix seconds of an RFC 3339 time."""
-    return datetime.fromisoformat(time).timestamp() if time else None
 
 
 def _last_words(ended: dict[str, Any] | None) -> TerminationMessage | None:

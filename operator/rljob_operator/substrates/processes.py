@@ -46,8 +46,8 @@ class Places:
 class ProcessSubstrate:
     """Implements substrates.base.Substrate for one job.
 
-    parent_pid: the process that starts the workers. environ: what they inherit. wake: called when one ended.
-    command: what is started for a workload. clock: unix seconds.
+    parent_pid: the process that starts the workers. started_at: of the job, by its first command. environ: what they
+    inherit. wake: called when one ended. command: what is started for a workload. clock: unix seconds.
     """
 
     def __init__(
@@ -56,12 +56,13 @@ class ProcessSubstrate:
         places: Places,
         environ: Mapping[str, str],
         parent_pid: int,
+        started_at: float,
         clock: Callable[[], float],
         wake: Callable[[], None],
         rng: random.Random,
         command: Sequence[str] = ENTRY_POINT,
     ) -> None:
-        self._places, self._parent_pid = places, parent_pid
+        self._places, self._parent_pid, self._started_at = places, parent_pid, started_at
         self._environ = {k: v for k, v in environ.items() if not k.startswith("RLJOB_")}
         self._clock, self._wake, self._command = clock, wake, tuple(command)
         self._ports = Ports(rng)
@@ -156,4 +157,5 @@ class ProcessSubstrate:
             run_dir=str(self._places.run),
             checkpoint_dir=str(self._places.checkpoints),
             checkpoint_durable=True,
+            started_at=self._started_at,
         )

@@ -63,8 +63,10 @@ def test_a_rollout_group_meets_at_its_own_first_pod(new_job):
 
 def test_worker_env_leaves_out_what_the_substrate_fills_in(new_job):
     job = new_job()
-    endpoints = Endpoints(coordinator="c:1", rendezvous="r:2", store_master="m:3", job_file="/j", token_file="/t")
-    env = worker_env(job, desired(job, Memory(start_time=1.5))[3], endpoints)
+    endpoints = Endpoints(
+        coordinator="c:1", rendezvous="r:2", store_master="m:3", job_file="/j", token_file="/t", started_at=1.5
+    )
+    env = worker_env(job, desired(job, Memory())[3], endpoints)
     assert env["RLJOB_ROLE"] == "trainer"
     assert env["RLJOB_STORE_MASTER"] == "m:3"
     assert env["RLJOB_STARTED_AT"] == "1.500"
@@ -73,5 +75,7 @@ def test_worker_env_leaves_out_what_the_substrate_fills_in(new_job):
 
 def test_worker_env_names_an_external_store(new_job):
     job = new_job(kvStore={"external": {"masterAddress": "far:1"}})
-    endpoints = Endpoints(coordinator="c:1", rendezvous="r:2", store_master="m:3", job_file="/j", token_file="/t")
+    endpoints = Endpoints(
+        coordinator="c:1", rendezvous="r:2", store_master="m:3", job_file="/j", token_file="/t", started_at=1.5
+    )
     assert worker_env(job, desired(job, Memory())[0], endpoints)["RLJOB_STORE_MASTER"] == "far:1"
