@@ -89,20 +89,20 @@ def _validate(args: argparse.Namespace) -> int:
     refused = False
     for path in args.files:
         try:
-            reports = check_file(path, python_path=os.environ.get("PYTHONPATH", ""))
+            verdicts = check_file(path, python_path=os.environ.get("PYTHONPATH", ""))
         except InvalidInputError as error:
             print(error)
             refused = True
             continue
-        for report in reports:
-            for problem in report.problems:
-                line = f":{report.line_of(problem)}" if problem.path else ""
+        for verdict in verdicts:
+            for problem in verdict.problems:
+                line = f":{verdict.line_of(problem)}" if problem.path else ""
                 print(f"{path}{line}: {problem}")
-            refused |= bool(report.problems)
-            for unchecked in report.unchecked:
+            refused |= bool(verdict.problems)
+            for unchecked in verdict.unchecked:
                 print(f"{path}: not checked, cannot be read here: {unchecked}")
-            if report.job is not None:
-                print(f"{path}: RLJob {report.job.metadata.name} is valid")
+            if verdict.job is not None:
+                print(f"{path}: RLJob {verdict.job.metadata.name} is valid")
     return EXIT_INVALID_INPUT if refused else 0
 
 

@@ -33,7 +33,7 @@ from rljob_workers.rollout import loop as rollout
 from rljob_workers.rollout.engine import EngineLimits, TorchEngine
 from rljob_workers.rollout.group import Group, part, spread
 from rljob_workers.rollout.keys import kv_key
-from rljob_workers.rollout.loop import RolloutLoop, Settings
+from rljob_workers.rollout.loop import LoopSettings, RolloutLoop
 from rljob_workers.rollout.rank import RolloutRank
 from rljob_workers.weights import StoreWeights
 
@@ -138,7 +138,7 @@ def bench(pool: MemoryPool | None = None, *, deterministic: bool = False, clock:
         seed=7,
     )
     link = ScriptedLink([])
-    settings = Settings(sequences_per_rank=SEQUENCES, deterministic=deterministic)
+    settings = LoopSettings(sequences_per_rank=SEQUENCES, deterministic=deterministic)
     options = {} if clock is None else {"clock": clock}
     loop = RolloutLoop(link, group, store, rank, settings, **options)  # type: ignore[arg-type]
     return Bench(loop, link, store)

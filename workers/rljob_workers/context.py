@@ -62,7 +62,7 @@ class Context:
         return self.pod_index * self.devices_per_pod + self.local_rank
 
     @property
-    def group_size(self) -> int:
+    def group_ranks(self) -> int:
         """Ranks of one rollout group; of other roles, of the whole role."""
         if self.role is Role.ROLLOUT:
             layout = self.spec.rollout.layout
@@ -87,12 +87,12 @@ class Context:
     @property
     def group(self) -> int:
         """Rollout group; 0 for other roles."""
-        return self.rank // self.group_size if self.role is Role.ROLLOUT else 0
+        return self.rank // self.group_ranks if self.role is Role.ROLLOUT else 0
 
     @property
     def group_rank(self) -> int:
         """Rank inside the group (other roles: inside the role)."""
-        return self.rank % self.group_size
+        return self.rank % self.group_ranks
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Context:

@@ -25,11 +25,11 @@ def load_job(path: Path, python_path: str = "") -> RLJob:
 
     Raises RefusedFileError with what `rljob validate` would say, and InvalidInputError for what only a cluster has.
     """
-    reports = check_file(path, here=True, python_path=python_path)
-    lines = [f"{path}:{report.line_of(problem)}: {problem}" for report in reports for problem in report.problems]
+    verdicts = check_file(path, here=True, python_path=python_path)
+    lines = [f"{path}:{verdict.line_of(problem)}: {problem}" for verdict in verdicts for problem in verdict.problems]
     if lines:
         raise RefusedFileError(lines)
-    jobs = [report.job for report in reports if report.job is not None]
+    jobs = [verdict.job for verdict in verdicts if verdict.job is not None]
     if len(jobs) != 1:
         raise InvalidInputError(str(path), len(jobs), "RLJobs are in the file", "run a file that holds exactly one")
     job = with_absolute_paths(jobs[0], path.parent)

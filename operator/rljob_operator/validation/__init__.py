@@ -4,8 +4,8 @@
 job points at, by the code the workers use.
 """
 
-from rljob_operator.validation.admission import Admission, Report, admit, check_file, validate
+from rljob_operator.validation.admission import Admission, Verdict, admit, check_file, validate
 from rljob_operator.validation.files import FileReader, with_absolute_paths
 from rljob_operator.validation.problem import Problem
 
-__all__ = ["Admission", "FileReader", "Problem", "Report", "admit", "check_file", "validate", "with_absolute_paths"]
+__all__ = ["Admission", "FileReader", "Problem", "Verdict", "admit", "check_file", "validate", "with_absolute_paths"]

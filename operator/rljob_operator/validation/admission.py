@@ -37,7 +37,7 @@ class Admission:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class Verdict:
     """Verdict on one document of a file. unchecked: what could not be read from here."""
 
     document: LoadedDocument
@@ -83,22 +83,22 @@ def validate(body: dict[str, Any], reader: FileReader | None = None) -> list[Pro
     return []
 
 
-def check_file(path: Path, *, here: bool = False, python_path: str = "") -> list[Report]:
+def check_file(path: Path, *, here: bool = False, python_path: str = "") -> list[Verdict]:
     """Verdict on every document of a file. here: the job is to run on this machine. python_path: PYTHONPATH of the
     command. Raises InvalidInputError when the file itself cannot be read, or holds no RLJob."""
-    reports = []
+    verdicts = []
     for document in load_file(path):
         if document.body.get("kind") != names.KIND:
             kind = document.body.get("kind", "an object without kind")
-            reports.append(Report(document=document, unchecked=(f"line {document.line}: {kind}",)))
+            verdicts.append(Verdict(document=document, unchecked=(f"line {document.line}: {kind}",)))
             continue
         reader = FileReader(path.parent, here=here, python_path=python_path)
         problems = tuple(validate(document.body, reader))
         job = None if problems else admit(document.body).job()
-        reports.append(Report(document=document, problems=problems, unchecked=tuple(reader.unseen), job=job))
-    if not any(report.document.body.get("kind") == names.KIND for report in reports):
+        verdicts.append(Verdict(document=document, problems=problems, unchecked=tuple(reader.unseen), job=job))
+    if not any(verdict.document.body.get("kind") == names.KIND for verdict in verdicts):
         raise InvalidInputError(str(path), path.name, "holds no RLJob", f"start with kind: {names.KIND}")
-    return reports
+    return verdicts
 
 
 def _identity(body: dict[str, Any]) -> list[Problem]:

@@ -43,14 +43,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class LoopSettings:
     """sequences_per_rank: decoded at once on each rank. deterministic: work comes only when nothing is in flight."""
 
     sequences_per_rank: int
     deterministic: bool
 
     @classmethod
-    def of(cls, spec: RLJobSpec) -> Settings:
+    def of(cls, spec: RLJobSpec) -> LoopSettings:
         rollout = spec.rollout
         ranks = rollout.layout.dp * rollout.layout.tp
         return cls(sequences_per_rank=-(-rollout.max_sequences // ranks), deterministic=spec.algorithm.deterministic)
@@ -75,7 +75,7 @@ class RolloutLoop:
     group: Group
     store: KVStore
     rank: RolloutRank
-    settings: Settings
+    settings: LoopSettings
     clock: Callable[[], float] = time.time
     version: int = -1
     first_token_at: float | None = None

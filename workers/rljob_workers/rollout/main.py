@@ -15,7 +15,7 @@ from rljob_workers.model import Placement, build_policy, tensor_specs
 from rljob_workers.model_source import model_config
 from rljob_workers.rollout.engine import EngineLimits, TorchEngine
 from rljob_workers.rollout.group import Group, open_group
-from rljob_workers.rollout.loop import RolloutLoop, Settings
+from rljob_workers.rollout.loop import LoopSettings, RolloutLoop
 from rljob_workers.rollout.rank import RolloutRank
 from rljob_workers.seams import KVStore
 from rljob_workers.store_budgets import rollout_budgets
@@ -29,7 +29,7 @@ def main(context: Context) -> int:
     with open_group(context) as group, CoordinatorLink(context) as link:
         link.start(register_message(context))
         with closing(open_store(context, rollout_budgets(context))) as store:
-            RolloutLoop(link, group, store, build(context, group, store, target), Settings.of(context.spec)).run()
+            RolloutLoop(link, group, store, build(context, group, store, target), LoopSettings.of(context.spec)).run()
     return 0
 
 
@@ -49,7 +49,7 @@ def build(context: Context, group: Group, store: KVStore, target: torch.device) 
         layout_field="spec.rollout.layout",
     ).requires_grad_(False)
     limits = EngineLimits(
-        max_sequences=Settings.of(context.spec).sequences_per_rank,
+        max_sequences=LoopSettings.of(context.spec).sequences_per_rank,
         max_prompt_tokens=spec.data.max_prompt_tokens,
         max_response_tokens=spec.rollout.sampling.max_response_tokens,
     )
