@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import msgpack
 import pytest
 
 from rljob_core.errors import InvalidInputError
@@ -24,6 +27,20 @@ def test_the_field_names_are_the_users() -> None:
     assert rows == [PromptRow(prompt="1", answer="2", fields={"prompt": "x"}, line=1)]
 
 
+def test_whatever_msgpack_carries_is_a_field() -> None:
+    fields = {
+        "least": -(1 << 63),
+        "most": (1 << 64) - 1,
+        "share": 0.5,
+        "none": None,
+        "pair": "\U0001f600",
+        "all": [[True]],
+    }
+    assert msgpack.unpackb(msgpack.packb(fields)) == fields
+    (row,) = parse_json_lines(json.dumps({"prompt": "1", "answer": "2", **fields}), FILE)
+    assert row.fields == fields
+
+
 GOOD = '{"prompt": "1", "answer": "2"}\n'
 
 
@@ -39,6 +56,31 @@ GOOD = '{"prompt": "1", "answer": "2"}\n'
         ),
         pytest.param(
             '{"prompt": 7, "answer": "2"}', r"line 1 has a field 'prompt' that is not text: 7; write it", id="not-text"
+        ),
+        pytest.param(
+            GOOD + '{"prompt": "1", "answer": "\\ud83d"}',
+            r"line 2 has half of a surrogate pair in field 'answer'; write the whole character",
+            id="half-a-character",
+        ),
+        pytest.param(
+            '{"prompt": "1", "answer": "2", "tests": [{"want": 18446744073709551616}]}',
+            r"line 1 has an integer of more than 64 bits in field 'tests'; write it as a JSON string",
+            id="long-integer",
+        ),
+        pytest.param(
+            f'{{"prompt": "1", "answer": "2", "n": {"1" * 5000}}}',
+            r'line 1 cannot be read \(.* 5000 digits.*\): \{"prompt"',
+            id="very-long-integer",
+        ),
+        pytest.param(
+            f'{{"prompt": "1", "answer": "2", "n": {"[" * 101}{"]" * 101}}}',
+            r"line 1 has more than 100 levels in field 'n'; write it flatter",
+            id="deep",
+        ),
+        pytest.param(
+            f'{{"prompt": "1", "answer": "2", "n": {"[" * 100_000}{"]" * 100_000}}}',
+            r"line 1 cannot be read \(maximum recursion depth exceeded.*\): ",
+            id="very-deep",
         ),
         pytest.param(" \n\n", r"holds no prompt; write one", id="empty"),
     ],
