@@ -1,8 +1,12 @@
-"""A static hostPath volume for checkpoints, shared by all pods of the one node."""
+"""A static hostPath volume for checkpoints and a user's own files, shared by all pods of the one node."""
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+import tarfile
+from pathlib import Path
 from typing import Any
 
 import timeouts
@@ -14,6 +18,8 @@ IMAGE = "localhost/rljob-worker:0.1.0"
 CLAIM = "checkpoints"
 FOLDERS = "/var/lib/rljob-e2e/volumes"
 """On the node; below the local cluster's own folder, which `down` removes."""
+ARGUMENT_BYTES = 128_000
+"""Of one argument of a command, a little less than Linux takes."""
 
 
 class CheckpointVolume:
@@ -51,6 +57,15 @@ class CheckpointVolume:
         self._namespace.apply(volume)
         self._namespace.apply(claim)
 
+    def write(self, folder: Path) -> None:
+        """Copy what a folder holds into the volume, for the pods' user. Small files: they travel in a command line."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+            archive.add(folder, ".", filter=_owned)
+        text = base64.b64encode(packed.getvalue()).decode()
+        assert len(text) < ARGUMENT_BYTES, f"{folder} holds too much"
+        self._as_root("write", f"echo {text} | base64 -d | tar -xz -C /volumes/{self.name}")
+
     def read(self, path: str) -> str:
         """Content of a file in the volume."""
         return self._as_root("read", f"cat /volumes/{self.name}/{path}")
@@ -87,3 +102,10 @@ class CheckpointVolume:
         out = self._namespace.kubectl("logs", pod)
         self._namespace.kubectl("delete", "pod", pod)
         return out
+
+
+def _owned(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Of the pods' user, and of nobody else."""
+    entry.uid, entry.gid, entry.uname, entry.gname = USER_ID, USER_ID, "", ""  # a name would come before the number
+    entry.mode = 0o700 if entry.isdir() else 0o600
+    return entry
