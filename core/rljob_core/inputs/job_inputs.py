@@ -145,4 +145,6 @@ def _read_rows(file: DataFile, read: Reader) -> list[PromptRow] | None:
         raise file.invalid(f"is not UTF-8 (byte {error.start})", "save it as UTF-8") from error
     except OSError as error:
         raise file.invalid(f"cannot be read ({error.strerror})", "make it a readable file") from error
+    except ValueError as error:  # no path at all: it holds a null byte
+        raise file.invalid(f"cannot be read ({error})", "correct the path") from error
     return None if text is None else parse_json_lines(text, file)
