@@ -65,6 +65,7 @@ $(VENV)/installed-run $(VENV)/installed-dev: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@if [ -z "$$PIP_CONSTRAINT" ] && ! $(BIN)/python -c 'import torch' 2>/dev/null; then \
 	  echo "PIP_CONSTRAINT is not set: pip takes PyPI's torch; on Linux x86_64 that is about 2.7 GB to download."; fi
+	@echo "installing into $(VENV): a minute or more, without a word"
 	$(BIN)/python -m pip install --quiet --editable ".[operator,workers,cpu$(if $(findstring dev,$@),$(COMMA)dev)]"
 	@touch $@ $(if $(findstring dev,$@),$(VENV)/installed-run)
 COMMA := ,

@@ -8,6 +8,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
 
@@ -36,6 +37,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="rljob", description="Reinforcement-learning post-training, one RLJob a run.")
+    parser.add_argument("--version", action="version", version=f"rljob {version('rljob')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     raw = argparse.RawDescriptionHelpFormatter

@@ -104,6 +104,15 @@ def test_a_run_that_succeeded_stays_as_it_is_and_shows_its_figures(rljob, tmp_pa
     assert json.loads(run.status_file.read_text())["message"] == "so it was"
 
 
+def test_a_run_that_succeeded_is_not_what_a_changed_file_asks_for(rljob, tmp_path, capsys):
+    (tmp_path / "job.yaml").write_text(SPEC)
+    began(tmp_path, RLJobStatus(phase=Phase.SUCCEEDED, message="so it was"))
+    assert rljob(SPEC.replace("steps: 4", "steps: 5")) == 64
+    err = capsys.readouterr().err
+    assert "algorithm.steps" in err
+    assert "that run has succeeded; run with --fresh" in err
+
+
 def failed_run(folder, checkpoint=None):
     """A run directory whose job ended Failed in its second attempt."""
     (folder / "job.yaml").write_text(SPEC)

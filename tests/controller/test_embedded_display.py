@@ -128,6 +128,18 @@ def test_last_lines_of_a_failure_show_the_log(tmp_path):
     assert text.count("boom") == 2
 
 
+@pytest.mark.parametrize(("reached", "said"), [(0.7, True), (0.75, False), (None, True)])
+def test_last_lines_say_when_the_target_was_missed(tmp_path, reached, said):
+    evaluation = {"generator": {"task": "reverse-digits"}, "targetExactMatch": 0.75}
+    spec = {"model": {}, "data": {}, "reward": {}, "algorithm": {}, "evaluation": evaluation}
+    job = RLJob.from_object({"metadata": {"name": "a"}, "spec": spec})
+    status = RLJobStatus(phase=Phase.SUCCEEDED, message="all 4 steps are done")
+    result = Result(status=status, report=None, peak_pss_bytes=0, killed=False)
+    figures = {"seconds": 3.0, "steps": 4} | ({} if reached is None else {"eval_exact_match": reached})
+    text = "\n".join(ending.lines(RunDirectory(tmp_path), job, tmp_path, result, figures))
+    assert ("evaluation.targetExactMatch 0.75 was not reached" in text) is said
+
+
 def test_last_lines_of_a_killed_run_say_nothing_of_what_it_was_about_to_do(tmp_path):
     status = RLJobStatus(phase=Phase.PENDING, reason="Draining", message="processes still stopping: 6")
     result = Result(status=status, report=None, peak_pss_bytes=0, killed=True)

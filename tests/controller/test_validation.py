@@ -156,6 +156,14 @@ def test_files_elsewhere_are_said_to_be_unchecked(tmp_path: Path) -> None:
     assert [Path(u).name for u in report.unchecked] == ["config.json", "tokenizer.json", "data.jsonl"]
 
 
+@pytest.mark.parametrize("namespace", ["a/b", "../../out", "Upper", "a" * 64])
+def test_a_namespace_no_cluster_could_have_is_refused(namespace: str) -> None:
+    """Embedded it is part of a path: checkpoints stay inside their volume."""
+    body = smallest()
+    body["metadata"]["namespace"] = namespace
+    assert [problem.field for problem in validate(body)] == ["metadata.namespace"]
+
+
 def test_where_the_job_runs_here_an_absolute_path_must_exist(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(json.dumps(smallest(data={"jsonLines": {"path": str(tmp_path / "absent.jsonl")}})))

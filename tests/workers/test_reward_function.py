@@ -73,7 +73,6 @@ def test_41_a_call_that_hangs_scores_0_and_is_marked_and_the_next_one_is_served(
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
-        ("raises", "raised KeyError: 'no such thing'"),
         ("text", "returned a str"),
         ("nothing", "returned a NoneType"),
         ("nan", "returned nan"),
@@ -90,6 +89,18 @@ def test_a_failing_function_ends_the_job_in_its_own_words(function: str, problem
             process.call("p", "r", "a", {})
     finally:
         process.close()
+
+
+def test_an_exception_ends_the_job_and_says_where(capfd: pytest.CaptureFixture[str]) -> None:
+    process = FunctionProcess("user_reward:raises", 10.0)
+    line = 1 + MODULE.splitlines().index('def raises(*a): raise KeyError("no such thing")')
+    words = rf"'user_reward:raises' raised KeyError: 'no such thing' \(user_reward.py, line {line}\); correct it"
+    try:
+        with pytest.raises(InvalidInputError, match=words):
+            process.call("p", "r", "a", {})
+    finally:
+        process.close()
+    assert "Traceback" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,13 @@ class Reader:
             raise self.fail(name, "is below 1", "use 1 or more")
         return value
 
+    def positive(self, name: str, default: float) -> float:
+        """A number above 0."""
+        value = self.value(name, float, default)
+        if not value > 0:
+            raise self.fail(name, "is not above 0", f"use a positive number, as {default:g}")
+        return value
+
     def refuse_unless(self, name: str, allowed: tuple[object, ...]) -> None:
         """Options that would change the formulas and are not implemented."""
         if name in self.raw and self.raw[name] not in allowed:

@@ -55,12 +55,12 @@ def parse(raw: Mapping[str, Any], field: str) -> Qwen3MoeConfig:
         num_experts_per_tok=top,
         moe_layers=tuple(n for n in range(layers) if n not in dense and (n + 1) % step == 0),
         max_position_embeddings=read.count("max_position_embeddings", 32768),
-        initializer_range=read.value("initializer_range", float, 0.02),
+        initializer_range=read.positive("initializer_range", 0.02),
         tie_word_embeddings=read.value("tie_word_embeddings", bool, False),
         intermediate_size=read.count("intermediate_size", 6144),
         moe_intermediate_size=read.count("moe_intermediate_size", 768),
         norm_topk_prob=read.value("norm_topk_prob", bool, False),
-        rms_norm_eps=read.value("rms_norm_eps", float, 1e-6),
+        rms_norm_eps=read.positive("rms_norm_eps", 1e-6),
         rope_theta=_rope_theta(raw, field),
         attention_bias=read.value("attention_bias", bool, False),
     )
@@ -71,7 +71,7 @@ def _rope_theta(raw: Mapping[str, Any], field: str) -> float:
     rope = raw.get("rope_parameters") or {"rope_theta": raw.get("rope_theta")}
     read = Reader(rope, key_path(field, "rope_parameters"))
     read.refuse_unless("rope_type", ("default", None))
-    return read.value("rope_theta", float, 10000.0)
+    return read.positive("rope_theta", 10000.0)
 
 
 def specs(config: ModelConfig) -> list[TensorSpec]:

@@ -48,6 +48,15 @@ def go_on(
     return known
 
 
+def same_work(run: RunDirectory, known: Identity, job: RLJob) -> None:
+    """InvalidInputError when a run that succeeded trained something else than the job asks for now."""
+    changes = [c for c in inputs.changed_fields(known.job.spec, job.spec) if not c.startswith(RETRIES)]
+    if changes:
+        raise InvalidInputError(
+            "spec", "; ".join(changes[:5]), f"is not what {run.path} trained: that run has succeeded", BEGIN_ANEW
+        )
+
+
 async def _next_attempt(memories: FileMemory, statuses: FileStatus, job: RLJob, failed: bool, now: float) -> None:
     """No process of the earlier command lives: what it had started begins again from the last checkpoint."""
     before = await memories.load(job)

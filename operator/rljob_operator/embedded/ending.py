@@ -25,6 +25,7 @@ def lines(run: RunDirectory, job: RLJob, folder: Path, result: Result, figures: 
     name = "Killed" if killed else str(status.phase) if status.phase.terminal else status.reason
     said = f": {status.message}" if status.message and not killed else ""
     out = [f"{run.path.name}: {name} after {figures['seconds']:.0f} s{said}", *_figures(figures)]
+    out += _missed_target(job, figures) if status.phase is Phase.SUCCEEDED else []
     if status.phase is Phase.FAILED:
         out += _first_cause(run, result)
     out += _files(run, job, folder)
@@ -43,6 +44,13 @@ def already_succeeded(run: RunDirectory, job: RLJob, folder: Path, status: RLJob
             figures = json.loads(text)
     head = f"{run.path.name} has already ended: {status.phase} ({status.message})"
     return [head, *_figures(figures), *_files(run, job, folder), f"  to train again, {BEGIN_ANEW}"]
+
+
+def _missed_target(job: RLJob, figures: dict[str, Any]) -> list[str]:
+    target = job.spec.evaluation.target_exact_match if job.spec.evaluation else None
+    if target is None or figures.get("eval_exact_match", 0.0) >= target:
+        return []
+    return [f"  evaluation.targetExactMatch {three_digits(target)} was not reached"]
 
 
 def _from(run: RunDirectory, job: RLJob, folder: Path) -> str:

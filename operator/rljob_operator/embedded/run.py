@@ -46,6 +46,7 @@ def main(args: argparse.Namespace) -> int:
     with run.locked():
         known, status = run.identity(), FileStatus(run).current
         if known is not None and status.phase is Phase.SUCCEEDED:
+            earlier.same_work(run, known, job)
             return _already_succeeded(run, known.job, folder, status, show)
         if known is not None:
             identity = earlier.go_on(run, known, job, folder, show.say, started_at)
@@ -103,9 +104,9 @@ def _keep_earlier(run: RunDirectory, job: RLJob, folder: Path, show: Display) ->
     if volume is not None and volume.host_path is not None and run.newest_checkpoint(job, folder) is not None:
         raise InvalidInputError(
             "--fresh",
-            volume.host_path.path,
-            "(spec.checkpoint.volume.hostPath) holds checkpoints that would be resumed",
-            "move them away, or name another directory",
+            str(run.places(job, folder).checkpoints),
+            "(in spec.checkpoint.volume.hostPath) holds checkpoints that would be resumed",
+            "move it away, or name another hostPath",
         )
     with run.locked():
         moved = run.move_aside()

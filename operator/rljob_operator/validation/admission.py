@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rljob_core import names
 from rljob_core.api import RLJob
+from rljob_core.api.rules import DNS_LABEL
 from rljob_core.errors import InvalidInputError
 from rljob_core.inputs import check_all, check_weight_files
 from rljob_operator.crd import object_schema
@@ -116,6 +118,9 @@ def _check_metadata(metadata: Any, findings: Findings) -> None:
     for key, schema in _METADATA.items():
         if key in metadata:
             typed(metadata[key], schema, findings, ("metadata", key))
+    namespace = metadata.get("namespace") or "default"
+    if isinstance(namespace, str) and not (len(namespace) <= 63 and re.fullmatch(DNS_LABEL, namespace)):
+        findings.add(("metadata", "namespace"), f"is {namespace!r}; write a DNS label of at most 63 characters")
     if not metadata.get("name"):
         findings.add(("metadata", "name"), "is required, but absent; name the job", blocks=True)
     for group in ("labels", "annotations"):

@@ -88,6 +88,8 @@ def test_what_is_right_passes(good: RLJobSpec) -> None:
         ),
         pytest.param(spec(rollout={"layout": {"dp": 5, "ep": 5}}), r"spec.rollout.layout.ep: 5", id="rollout-ep"),
         pytest.param(spec(config={"num_experts": "8"}), r"num_experts: '8' is not of type int", id="experts"),
+        pytest.param(spec(config={"rope_theta": 0}), "rope_theta: 0 is not above 0; use a positive", id="rope"),
+        pytest.param(spec(config={"rms_norm_eps": -1.0}), "rms_norm_eps: -1.0 is not above 0", id="eps"),
         pytest.param(spec(config={"num_experts_per_tok": 9}), "num_experts_per_tok: 9 is above", id="top-k"),
         pytest.param(
             spec(config={"vocab_size": 12}), r"vocab_size: 12 is below the tokenizer's 13 tokens", id="vocabulary"

@@ -73,7 +73,7 @@ async def test_what_is_no_score_fails_the_job_in_words(
     assert words.invalid_input
     assert words.report is not None
     assert words.report.outcome is Outcome.INVALID_INPUT
-    said = f"{FUNCTION}: 'faulty_rewards:{function}' {problem}; it must be f(prompt"
+    said = f"{FUNCTION}: 'faulty_rewards:{function}' {problem}"
     assert words.report.outcome_message.startswith(said)
     assert job.trained == []
 

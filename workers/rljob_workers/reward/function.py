@@ -6,11 +6,13 @@ import importlib
 import math
 import multiprocessing
 import os
+import traceback
 from collections.abc import Callable
 from enum import StrEnum
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 from rljob_core import names
@@ -27,6 +29,7 @@ class _Reply(StrEnum):
     READY = "ready"
     VALUE = "value"
     IMPORT = "import"
+    RAISED = "raised"
     ERROR = "error"
 
 
@@ -47,6 +50,9 @@ class FunctionProcess:
             self._process, self._pipe = self._start()
             return None
         kind, value = self._receive()
+        if kind is _Reply.RAISED:
+            remedy = f"correct it (called as {SIGNATURE}); its traceback is in the log"
+            raise InvalidInputError(ENTRY_POINT_FIELD, self._entry_point, value, remedy)
         if kind is _Reply.ERROR:
             raise self._invalid(value)
         return float(value)
@@ -115,9 +121,16 @@ def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[s
     try:
         value = function(*arguments)
     except Exception as error:  # the user's code: its error ends the job with its own words
-        return str(_Reply.ERROR), f"raised {type(error).__name__}: {error}"
+        traceback.print_exc()
+        return str(_Reply.RAISED), f"raised {type(error).__name__}: {error} ({_place(error)})"
     if not isinstance(value, Real):
         return str(_Reply.ERROR), f"returned a {type(value).__name__}"
     if not math.isfinite(value):
         return str(_Reply.ERROR), f"returned {value}"
     return str(_Reply.VALUE), float(value)
+
+
+def _place(error: Exception) -> str:
+    """File and line where it was raised; of the call itself when that did not fit the function."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}, line {frame.lineno}"
