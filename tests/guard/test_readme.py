@@ -25,6 +25,7 @@ RUN_BY = [
     (r"(?:\.venv/bin/)?rljob (validate|run)(?: manifests/samples/jsonl-checkpoint\.yaml)?", "e2e/test_demo.py",
      '[rljob, "{0}", str(second)'),
     (r"make cluster-up", "e2e/test_readme_cluster.py", f'block_with("{CLUSTER_BLOCK}")'),
+    (r"make cluster-(down)", "e2e/conftest.py", '_cluster("{0}"'),
     (r"make demo-cluster", "e2e/test_readme_cluster.py", "make demo-cluster SAMPLE="),
     (r"kubectl delete rljob reverse-digits", "e2e/test_deleted.py", '"delete", "rljob"'),
 ]  # fmt: skip
