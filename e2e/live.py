@@ -35,8 +35,14 @@ def kubectl(kubeconfig: Path, *argv: str, text: str | None = None) -> str:
     return done.stdout
 
 
-def until(probe: Callable[[], T | None], what: str, seconds: float, report: Callable[[], str] = str) -> T:
-    """The first answer that is not None or False. report: what a failure shows beside `what`."""
+def until(
+    probe: Callable[[], T | None],
+    what: str,
+    seconds: float,
+    report: Callable[[], str] = str,
+    pause: float = timeouts.POLL_S,
+) -> T:
+    """The first answer that is not None or False. report: what a failure shows beside `what`. pause: between probes."""
     deadline = time.monotonic() + seconds
     while True:
         answer = probe()
@@ -44,7 +50,7 @@ def until(probe: Callable[[], T | None], what: str, seconds: float, report: Call
             return answer
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:.0f} s: {what}\n{report()}")
-        time.sleep(timeouts.POLL_S)
+        time.sleep(pause)
 
 
 class Namespace:
@@ -122,6 +128,17 @@ class Namespace:
             if key not in NOT_OURS:
                 out[key] = (meta["uid"], meta["resourceVersion"])
         return out
+
+    def settled(self) -> dict[str, tuple[str, str]]:
+        """`objects` once nothing has been written for a while."""
+        seen: list[dict[str, tuple[str, str]]] = [{}]
+
+        def unchanged() -> bool:
+            seen.append(self.objects())
+            return seen[-1] == seen[-2]
+
+        until(unchanged, "nothing is written any more", timeouts.SETTLED_S, pause=timeouts.QUIET_S)
+        return seen[-1]
 
     def wait_only(self, *left: str) -> None:
         """Wait until nothing but the objects named as `kind/name` exists."""

@@ -25,8 +25,7 @@ def test_applying_again_changes_nothing(namespace: Namespace) -> None:
 
     namespace.wait_phase("again", "Succeeded", timeouts.SHORT_JOB_S)
     namespace.wait_pods("again", {"again-coordinator-0", "again-trainer-0"})
-    time.sleep(timeouts.SETTLED_S)
-    finished = namespace.objects()
+    finished = namespace.settled()
     assert "unchanged" in namespace.apply(body)
     time.sleep(timeouts.SETTLED_S)
     assert namespace.objects() == finished, "same uid and resourceVersion everywhere"

@@ -3,7 +3,7 @@
 import pytest
 import timeouts
 from live import Namespace, until
-from sample_jobs import short_job
+from sample_jobs import short_job, small_job
 from volumes import CheckpointVolume
 
 from rljob_core.journal import lineage_prompts, replay
@@ -47,15 +47,17 @@ def test_a_killed_trainer_is_resumed_from_the_checkpoint(namespace: Namespace, c
 
 
 def test_jobs_share_a_volume_and_resume_by_name(namespace: Namespace, checkpoints: CheckpointVolume) -> None:
-    for name, steps in (("first", 10), ("second", 5)):
-        namespace.apply(short_job(name, steps=steps, checkpoint=checkpoints.spec))
+    both = {"first": 10, "second": 5}
+    for name, steps in both.items():
+        namespace.apply(small_job(name, steps=steps, checkpoint=checkpoints.spec))
+    for name, steps in both.items():
         status = namespace.wait_phase(name, "Succeeded", timeouts.SHORT_JOB_S)
         assert (status["step"], "resumedStep" in status) == (steps, False), "nothing of another job is gone on from"
-    own = [checkpoint_folder(namespace.name, name) for name in ("first", "second")]
+    own = [checkpoint_folder(namespace.name, name) for name in both]
     assert sorted(checkpoints.listing()) == own
 
     namespace.kubectl("delete", "rljob", "first")
-    namespace.apply(short_job("first", steps=15, checkpoint=checkpoints.spec))
+    namespace.apply(small_job("first", steps=15, checkpoint=checkpoints.spec))
     status = namespace.wait_phase("first", "Succeeded", timeouts.SHORT_JOB_S)
     assert (status["attempt"], status["step"], status["resumedStep"]) == (0, 15, 10)
     assert _resumptions(namespace, "first") == ["resumed from the checkpoint of step 10"]

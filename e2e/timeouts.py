@@ -16,4 +16,6 @@ GONE_S = 120
 """Pods may take their grace to end."""
 SETTLED_S = 15
 """Long enough for a needless write to show."""
+QUIET_S = 3
+"""Between two looks that show nothing written: the operator writes a change at once."""
 POLL_S = 0.5
